@@ -1,0 +1,314 @@
+//! The story, read top to bottom: judge, claim, permit, send, weigh, wait, settle. One loop.
+//!
+//! Invariants: judging comes before the claim (R3); nothing leaves without a permit, and a permit owns a claim; the key is never touched here;
+//! each attempt is written down before it leaves and after it is known; what a caller is told is read from the order's folded story, never
+//! from this call alone (R15).
+
+use crate::{
+    answer::Observed,
+    api::Api,
+    attempt::{
+        Outgoing, Unsendable,
+        credential::Credential,
+        pace::Pace,
+        verdict::{Verdict, verdict},
+    },
+    clock::monotonic,
+    ids::{IdempotencyKey, RequestId},
+    intent::{Draft, Intent},
+    journal::{Claim, ClaimTerms, Claimed, Joining, Journal, JournalError, Landing, Mine},
+    lifecycle::{Event, Rest, Sighting, Stage},
+    outcome::{Error, Outcome, Raw, tell},
+    policy::{Judged, Permit, Policy, Proposal, permit},
+    ruling::Ruling,
+};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+/// How long a waiter looks away from another process's flight.
+const WATCH_FOR: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) journal: Journal,
+    pub(crate) api: Api,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) terms: ClaimTerms,
+    pub(crate) resume_at_once: usize,
+}
+
+/// What is told of an order.
+pub(crate) type Told = Result<Outcome<Raw>, Error>;
+
+/// The key of the order a call is about, as soon as it has one: for a caller who stops waiting.
+pub(crate) type KeyKnown = Arc<OnceLock<IdempotencyKey>>;
+
+impl Engine {
+    /// What policy says of a draft. On the caller's own task: a policy that panics allows nothing.
+    pub(crate) fn judge(&self, draft: &Draft) -> Ruling {
+        self.policy.judge(&Proposal::new(draft))
+    }
+
+    /// One order, from draft to outcome. Runs in a task of its own: a caller who goes away strands nothing.
+    pub(crate) async fn submit(self: Arc<Self>, draft: Draft, ruling: Ruling, known: KeyKnown) -> Told {
+        let until = monotonic() + self.patience();
+        let mut joining = Joining::Note;
+        loop {
+            let claimed = self.journal.claim(draft.clone(), ruling.clone(), self.terms, joining).await?;
+            joining = Joining::Noted;
+            if let Some(told) = self.go_on(claimed, until, &known).await? {
+                return told;
+            }
+        }
+    }
+
+    /// One order from the journal, to its outcome: what resume does with each (R18).
+    pub(crate) async fn resume(self: Arc<Self>, key: IdempotencyKey) -> Told {
+        let until = monotonic() + self.patience();
+        loop {
+            let claimed = self.journal.retake(key).await?;
+            if let Some(told) = self.go_on(claimed, until, &KeyKnown::default()).await? {
+                return told;
+            }
+        }
+    }
+
+    /// Goes on from a claim; `None`: what was waited for ended without a word, look at the journal again.
+    async fn go_on(self: &Arc<Self>, claimed: Claimed, until: Instant, known: &KeyKnown) -> Result<Option<Told>, Error> {
+        let now = self.journal.now();
+        let key = match claimed {
+            Claimed::New(claim) | Claimed::Ours(claim) => {
+                let key = claim.intent().key();
+                known.get_or_init(|| key);
+                return Ok(self.board(claim).await);
+            }
+            Claimed::InFlightHere { key, waiting } => {
+                known.get_or_init(|| key);
+                let landing = tokio::time::timeout_at(until, waiting.landing()).await;
+                return match landing {
+                    Ok(landing) => Ok(landing.map(|landing| self.landed(landing))),
+                    Err(_) => Err(Error::still_flying(Some(key))),
+                };
+            }
+            Claimed::Elsewhere { key } => key,
+            Claimed::Known { intent, state } => return Ok(Some(tell(&intent, &state, now))),
+            Claimed::Drift { existing, state, changes } => return Err(Error::drift(&existing, &state, now, changes)),
+            Claimed::LikelyRepeat { existing, state } => return Err(Error::likely_repeat(&existing, &state, now)),
+        };
+        // Another process has it: wait for a word of it, then ask again. A dead owner is found by asking.
+        known.get_or_init(|| key);
+        if monotonic() >= until {
+            return Err(Error::still_flying(Some(key)));
+        }
+        self.journal.next_word(WATCH_FOR).await?;
+        Ok(None)
+    }
+
+    /// Starts the flight in its own task and waits for it without owning it.
+    async fn board(self: &Arc<Self>, claim: Claim) -> Option<Told> {
+        let waiting = claim.waiting()?;
+        let span = order_span(claim.intent());
+        tokio::spawn(Arc::clone(self).fly(claim).instrument(span));
+        Some(self.landed(waiting.landing().await?))
+    }
+
+    fn landed(&self, landing: Landing) -> Told {
+        match landing {
+            Landing::Written(intent, state) => tell(&intent, &state, self.journal.now()),
+            Landing::Unwritten(error) => Err(Error::journal(&error)),
+        }
+    }
+
+    /// A flight: the claim lands, however it ends.
+    async fn fly(self: Arc<Self>, claim: Claim) {
+        let (claim, failed) = match permit(claim) {
+            Judged::Permit(mut permit) => {
+                let failed = self.settle(&mut permit).await.err();
+                (permit.into_claim(), failed)
+            }
+            Judged::Held(claim) => (claim, None),
+        };
+        if let Some(error) = &failed {
+            tracing::error!(%error, "the journal could not write down what was done; nothing more is sent");
+        }
+        claim.land(failed);
+    }
+
+    /// The loop. Ends when the order has an outcome, a person has to look, or no further attempt is due; always with that written down.
+    async fn settle(&self, permit: &mut Permit) -> Result<(), JournalError> {
+        let pacing = self.api.pacing();
+        let mut pace = Pace::new(pacing.base, pacing.cap);
+        let until = monotonic() + self.api.timeouts().total;
+        let mut refresh = Refresh::Left;
+        for made in 1..=pacing.attempts {
+            let Some((verdict, used)) = self.attempt(permit).await? else {
+                return Ok(());
+            };
+            let wait = match verdict {
+                Verdict::Settle(_) | Verdict::Review(_) | Verdict::Stop(_) => return Ok(()),
+                Verdict::RefreshCredential { status } => match self.refresh(&mut refresh, used).await {
+                    true => Duration::ZERO,
+                    false => return self.rest(permit, Rest::Unauthorized { status: Some(status) }).await,
+                },
+                Verdict::Again { not_before } => pace.next(not_before),
+            };
+            if made == pacing.attempts {
+                break;
+            }
+            // Never sleep past the limit: whoever resumes finds when it is worth trying.
+            if monotonic() + wait >= until {
+                let retry_at = Some(self.journal.now().plus(wait));
+                return self.rest(permit, Rest::TimeSpent { retry_at }).await;
+            }
+            tokio::time::sleep(wait).await;
+        }
+        self.rest(permit, Rest::AttemptsSpent {}).await
+    }
+
+    /// One attempt: written down, sent, written down. `None`: it was not made, since the order no longer waits for one.
+    async fn attempt(&self, permit: &mut Permit) -> Result<Option<(Verdict, Option<Credential>)>, JournalError> {
+        if self.retention_passed(permit).await? {
+            return Ok(None);
+        }
+        let credential = match self.api.keeper() {
+            None => None,
+            Some(keeper) => match keeper.current().await {
+                Ok(credential) => Some(credential),
+                Err(error) => {
+                    tracing::warn!(%error, "no credential to send with");
+                    self.rest(permit, Rest::Unauthorized { status: None }).await?;
+                    return Ok(None);
+                }
+            },
+        };
+        let number = permit.claim().state().attempts().saturating_add(1);
+        let ready = RequestId::mint().map_err(Unsendable::from).and_then(|request| {
+            let out = Outgoing::order(permit, request, number, credential.as_ref())?;
+            Ok((request, self.api.wire().prepare(out.into_request())?))
+        });
+        let (request, ready) = match ready {
+            Ok(ready) => ready,
+            Err(error) => {
+                tracing::error!(%error, "the request could not be made");
+                self.rest(permit, Rest::Interrupted {}).await?;
+                return Ok(None);
+            }
+        };
+        if !self.write_sent(permit, number, request).await? {
+            return Ok(None);
+        }
+        let span = tracing::info_span!("attempt", attempt = number, request_id = %request);
+        let began = monotonic();
+        let seen = self.api.wire().send(ready).instrument(span.clone()).await;
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        span.in_scope(|| tracing::info!(seen = %Sighting::of(&seen), took_ms, "attempt ended"));
+
+        let (intent, dialect) = (permit.claim().intent().clone(), self.api.dialect().clone());
+        let verdict = self
+            .journal
+            .write(permit.claim_mut(), move |state, _| {
+                let verdict = verdict(&intent, number, &seen, &dialect, state);
+                let observed = Event::Observed {
+                    attempt: number,
+                    seen: Sighting::of(&seen),
+                    took_ms,
+                };
+                let mut events = vec![observed];
+                events.extend(ending(&verdict, &seen));
+                (events, verdict)
+            })
+            .await?;
+        Ok(Some((verdict, credential)))
+    }
+
+    /// Under the journal's turn: the order still waits for this attempt, and it is written down before it leaves.
+    async fn write_sent(&self, permit: &mut Permit, number: u32, request: RequestId) -> Result<bool, JournalError> {
+        self.journal
+            .write(permit.claim_mut(), move |state, mine| {
+                let due = mine == Mine::Yes && state.is_open() && state.attempts().saturating_add(1) == number;
+                let sent = Event::Sent { attempt: number, request };
+                (if due { vec![sent] } else { Vec::new() }, due)
+            })
+            .await
+    }
+
+    /// R8: past the server's retention the same key executes again. Looked at before every attempt.
+    async fn retention_passed(&self, permit: &mut Permit) -> Result<bool, JournalError> {
+        let now = self.journal.now();
+        let Stage::NeedsReview(reason) = permit.claim().state().at(now) else {
+            return Ok(false);
+        };
+        self.journal
+            .write(permit.claim_mut(), move |state, _| {
+                let review = Event::Review { reason, answer: None };
+                (if state.is_open() { vec![review] } else { Vec::new() }, true)
+            })
+            .await
+    }
+
+    /// One refresh a flight, shared by all flights that were refused the same credential. Whether there is another one to try.
+    async fn refresh(&self, refresh: &mut Refresh, used: Option<Credential>) -> bool {
+        let (Refresh::Left, Some(keeper), Some(used)) = (&refresh, self.api.keeper(), used) else {
+            return false;
+        };
+        *refresh = Refresh::Spent;
+        match keeper.refresh(&used).await {
+            Ok(fresh) => fresh != used,
+            Err(error) => {
+                tracing::warn!(%error, "the credential could not be refreshed");
+                false
+            }
+        }
+    }
+
+    /// The flight ends without an outcome: written down, so that nobody waits for it (R13).
+    async fn rest(&self, permit: &mut Permit, why: Rest) -> Result<(), JournalError> {
+        self.journal
+            .write(permit.claim_mut(), move |state, _| {
+                (if state.is_open() { vec![Event::Rested { why }] } else { Vec::new() }, ())
+            })
+            .await
+    }
+
+    /// How long a call waits for a flight that is not its own: as long as a flight may take, and one attempt more.
+    fn patience(&self) -> Duration {
+        let limits = self.api.timeouts();
+        limits.total.saturating_add(limits.attempt)
+    }
+}
+
+/// The event that a verdict ends a flight with.
+fn ending(verdict: &Verdict, seen: &Observed) -> Option<Event> {
+    match verdict {
+        Verdict::Settle(settled) => Some(Event::Settled(settled.clone())),
+        Verdict::Review(reason) => Some(Event::Review {
+            reason: *reason,
+            answer: match seen {
+                Observed::Answered(answer) => Some(answer.clone()),
+                _ => None,
+            },
+        }),
+        Verdict::Stop(why) => Some(Event::Rested { why: why.clone() }),
+        Verdict::Again { .. } | Verdict::RefreshCredential { .. } => None,
+    }
+}
+
+/// Whether this flight may still ask for another credential.
+enum Refresh {
+    Left,
+    Spent,
+}
+
+fn order_span(intent: &Intent) -> tracing::Span {
+    tracing::info_span!(
+        "order",
+        key = %intent.key(),
+        operation = intent.operation(),
+        api = intent.api(),
+        trace_id = %intent.trace(),
+    )
+}

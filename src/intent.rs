@@ -1,0 +1,344 @@
+//! `Draft` (an order, ready but for its key) and `Intent` (an order with its key): everything a later process needs to send and judge an
+//! order without any of the caller's types. It never holds a credential.
+
+use crate::{
+    actor::Actor,
+    clock::Timestamp,
+    fingerprint::Fingerprint,
+    gate,
+    ids::{IdempotencyKey, TraceId},
+    invalid::Invalid,
+    operation::{Encoding, Impact, Operation, Route, push_encoded},
+    origin::{Hash, Origin, hash_of},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Where the key stands on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KeyPlace {
+    /// A header with the bare UUID, as most servers document it: `Idempotency-Key: 8e03…`.
+    RawHeader(String),
+    /// A header with the UUID in quotes: the Structured Field string that draft-ietf-httpapi-idempotency-key-header (section 2.1) asks for.
+    QuotedHeader(String),
+}
+
+impl KeyPlace {
+    /// Header name and value for a key.
+    pub(crate) fn header(&self, key: IdempotencyKey) -> (&str, String) {
+        match self {
+            KeyPlace::RawHeader(name) => (name, key.to_string()),
+            KeyPlace::QuotedHeader(name) => (name, format!("\"{key}\"")),
+        }
+    }
+}
+
+/// What the api, not the order, decides of an intent. Kept at claim time: a later process with other settings judges by these.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) api: String,
+    pub(crate) dialect: String,
+    pub(crate) key_place: KeyPlace,
+    pub(crate) retention: Duration,
+    pub(crate) scope: Option<String>,
+}
+
+/// Everything of an order but its key. Made in one synchronous step, so that nothing typed lives past it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Draft {
+    api: String,
+    operation: String,
+    origin: Origin,
+    actor: Actor,
+    trace: TraceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool_call: Option<String>,
+    route: Route,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content_type: Option<String>,
+    /// A JSON body, byte for byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    json: Option<Box<RawValue>>,
+    /// Any other body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    fingerprint: Fingerprint,
+    impact: Impact,
+    receipt_has: Vec<String>,
+    dialect: String,
+    key_place: KeyPlace,
+    retention_ms: u64,
+    /// The account or credential the key lives under at the server (R9); never the credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+}
+
+/// The three hashes by which a claim is found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Hash of (api, operation, origin): the claim itself. `None` where no origin is known.
+    pub origin: Option<Hash>,
+    /// Hash of (operation, origin), whatever the api: finds the same order under another api's name (R20).
+    pub source: Option<Hash>,
+    /// Hash of (api, fingerprint): the repeat guard's question (R11).
+    pub repeat: Hash,
+}
+
+impl Draft {
+    /// Checks, serialises and fingerprints an order. No I/O.
+    pub(crate) fn of<O: Operation>(op: &O, origin: Origin, actor: Actor, trace: TraceId, terms: Terms) -> Result<Draft, Invalid> {
+        op.check()?;
+        origin.check()?;
+        actor.check()?;
+        let route = op.route();
+        route.check()?;
+        let bytes = gate::to_json("order", op)?;
+        let contents: Value = gate::parse_json("order", &bytes)?;
+        let fingerprint = Fingerprint::of(O::NAME, &route, &contents)?;
+        let (content_type, json, text) = match op.encoding() {
+            Encoding::Json => (Some("application/json"), Some(raw(bytes)?), None),
+            Encoding::Form => (Some("application/x-www-form-urlencoded"), None, Some(form(&contents)?)),
+            Encoding::Empty => (None, None, None),
+        };
+        Ok(Draft {
+            api: terms.api,
+            operation: O::NAME.to_owned(),
+            origin,
+            actor,
+            trace,
+            tool_call: None,
+            route,
+            content_type: content_type.map(str::to_owned),
+            json,
+            text,
+            fingerprint,
+            impact: op.impact(),
+            receipt_has: O::RECEIPT_HAS.iter().map(|p| (*p).to_owned()).collect(),
+            dialect: terms.dialect,
+            key_place: terms.key_place,
+            retention_ms: u64::try_from(terms.retention.as_millis()).unwrap_or(u64::MAX),
+            scope: terms.scope,
+        })
+    }
+
+    pub(crate) fn with_trace(mut self, trace: TraceId) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    pub(crate) fn with_tool_call(mut self, id: String) -> Self {
+        self.tool_call = Some(id);
+        self
+    }
+
+    pub(crate) fn columns(&self) -> Columns {
+        Columns {
+            origin: self.origin.hash(Some(&self.api), &self.operation),
+            source: self.origin.hash(None, &self.operation),
+            repeat: hash_of(&["repeat", &self.api, self.fingerprint.as_str()]),
+        }
+    }
+
+    /// The logical name of the server it goes to.
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// The operation's name, such as `place_order`.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// What the order came from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Who asked for it.
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// The trace it belongs to.
+    pub fn trace(&self) -> TraceId {
+        self.trace
+    }
+
+    /// The tool call that asked for it, where one did.
+    pub fn tool_call(&self) -> Option<&str> {
+        self.tool_call.as_deref()
+    }
+
+    /// Method, path, query and the order's own headers.
+    pub fn route(&self) -> &Route {
+        &self.route
+    }
+
+    /// What the order asks for, comparable.
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// How much is at stake.
+    pub fn impact(&self) -> Impact {
+        self.impact
+    }
+
+    /// The body, byte for byte as it is sent; empty where there is none.
+    pub fn body(&self) -> &[u8] {
+        match (&self.json, &self.text) {
+            (Some(json), _) => json.get().as_bytes(),
+            (None, Some(text)) => text.as_bytes(),
+            (None, None) => b"",
+        }
+    }
+
+    /// The body as JSON; `None` where it is not JSON.
+    pub fn json(&self) -> Option<Value> {
+        serde_json::from_str(self.json.as_ref()?.get()).ok()
+    }
+
+    pub(crate) fn content_type(&self) -> Option<&str> {
+        self.content_type.as_deref()
+    }
+
+    /// JSON pointers that a success must hold.
+    pub(crate) fn receipt_has(&self) -> &[String] {
+        &self.receipt_has
+    }
+
+    pub(crate) fn key_place(&self) -> &KeyPlace {
+        &self.key_place
+    }
+
+    /// The dialect's name at claim time.
+    pub fn dialect(&self) -> &str {
+        &self.dialect
+    }
+
+    /// For how long the server promised, at claim time, to remember the key.
+    pub(crate) fn retention(&self) -> Duration {
+        Duration::from_millis(self.retention_ms)
+    }
+
+    /// The account or credential the key lives under at the server; never the credential.
+    pub fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
+    }
+}
+
+/// Shows which order it is, never its contents.
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft")
+            .field("api", &self.api)
+            .field("operation", &self.operation)
+            .field("route", &self.route)
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
+
+fn raw(bytes: Vec<u8>) -> Result<Box<RawValue>, Invalid> {
+    String::from_utf8(bytes)
+        .ok()
+        .and_then(|text| RawValue::from_string(text).ok())
+        .ok_or_else(|| Invalid::new("order", "must serialise to JSON"))
+}
+
+/// `application/x-www-form-urlencoded` of one flat object; `null` members are left out.
+fn form(contents: &Value) -> Result<String, Invalid> {
+    let Value::Object(members) = contents else {
+        return Err(Invalid::new("order", "must be one flat object to be sent as a form"));
+    };
+    let mut text = String::new();
+    for (name, value) in members {
+        let value = match value {
+            Value::Null => continue,
+            Value::Bool(b) => b.to_string(),
+            Value::Number(n) => n.to_string(),
+            Value::String(s) => s.clone(),
+            Value::Array(_) | Value::Object(_) => {
+                return Err(Invalid::new(name, "must be a text, a number or a boolean to be sent as a form"));
+            }
+        };
+        if !text.is_empty() {
+            text.push('&');
+        }
+        push_encoded(&mut text, name);
+        text.push('=');
+        push_encoded(&mut text, &value);
+    }
+    Ok(text)
+}
+
+/// An order with its key: what the journal keeps and what is sent, on the first attempt and on every other. Cheap to clone.
+#[derive(Clone)]
+pub struct Intent(Arc<Inner>);
+
+struct Inner {
+    key: IdempotencyKey,
+    claimed_at: Timestamp,
+    lineage: Lineage,
+    draft: Draft,
+}
+
+/// Which order of its origin this is. An origin means its newest generation (R17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Lineage {
+    pub(crate) generation: u32,
+    pub(crate) supersedes: Option<IdempotencyKey>,
+}
+
+impl Lineage {
+    pub(crate) const FIRST: Lineage = Lineage {
+        generation: 1,
+        supersedes: None,
+    };
+}
+
+impl Intent {
+    pub(crate) fn new(key: IdempotencyKey, claimed_at: Timestamp, lineage: Lineage, draft: Draft) -> Self {
+        Intent(Arc::new(Inner {
+            key,
+            claimed_at,
+            lineage,
+            draft,
+        }))
+    }
+
+    /// The order's key.
+    pub fn key(&self) -> IdempotencyKey {
+        self.0.key
+    }
+
+    /// When it was claimed.
+    pub fn claimed_at(&self) -> Timestamp {
+        self.0.claimed_at
+    }
+
+    /// 1 for an origin's first order, one more for each that followed a definite no.
+    pub fn generation(&self) -> u32 {
+        self.0.lineage.generation
+    }
+}
+
+/// An intent answers everything its draft does.
+impl std::ops::Deref for Intent {
+    type Target = Draft;
+
+    fn deref(&self) -> &Draft {
+        &self.0.draft
+    }
+}
+
+impl fmt::Debug for Intent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Intent({}, {:?})", self.key(), self.0.draft)
+    }
+}

@@ -1,0 +1,444 @@
+//! `Claim`: the proof that an order is written down and ours to send; and the clerk, whose decisions are the only place that makes one, and
+//! the only place that mints a key. A leaf with private fields: nobody can forge a claim.
+
+use super::{
+    StoreError, StoreErrorKind, Turn, event_of,
+    flight::{Flights, Landing, Seat, Waiting},
+    record_of,
+    store::{Decide, Store},
+};
+use crate::{
+    clock::{Boot, Timestamp},
+    ids::{IdempotencyKey, OwnerId},
+    intent::{Draft, Intent, Lineage},
+    lifecycle::{self, Effect, Event, Rest, Stage, State},
+    ruling::{Because, Change, Ruling, changes},
+};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+/// An order that is durable in the journal and that this process, and in it this holder alone, may send. Not `Clone`.
+///
+/// Dropped before its flight came to an end (a panic, a runtime that went away), it writes down that the order rests, so that nobody waits
+/// for it (R13).
+pub(crate) struct Claim {
+    intent: Intent,
+    state: State,
+    /// `None` once landed.
+    seat: Option<Seat>,
+    store: Weak<dyn Store>,
+    now: Timestamp,
+}
+
+/// What became of a claim.
+#[must_use]
+pub(crate) enum Claimed {
+    /// The order is new: it has its key.
+    New(Claim),
+    /// The order is known, open, and nobody is sending it: go on where its story ends.
+    Ours(Claim),
+    /// Somebody in this process is sending it: wait for them.
+    InFlightHere { key: IdempotencyKey, waiting: Waiting },
+    /// A living process has it: wait for it.
+    Elsewhere { key: IdempotencyKey },
+    /// It has an outcome, is parked, or a person has to look.
+    Known { intent: Intent, state: State },
+    /// The origin is known with other contents.
+    Drift {
+        existing: Intent,
+        state: State,
+        changes: Vec<Change>,
+    },
+    /// It looks like an order that is known under another origin, or under another api's name.
+    LikelyRepeat { existing: Intent, state: State },
+}
+
+impl Claimed {
+    /// The order it is about.
+    pub(super) fn key(&self) -> Option<IdempotencyKey> {
+        Some(match self {
+            Claimed::New(claim) | Claimed::Ours(claim) => claim.intent.key(),
+            Claimed::InFlightHere { key, .. } | Claimed::Elsewhere { key } => *key,
+            Claimed::Known { intent, .. } => intent.key(),
+            // Another order: nothing of the one that was asked about is written.
+            Claimed::Drift { .. } | Claimed::LikelyRepeat { .. } => return None,
+        })
+    }
+}
+
+impl Claimed {
+    /// Whether the order it is about may have been processed.
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Claimed::New(claim) => claim.state.effect_in_flight(),
+            Claimed::Ours(claim) => claim.state.effect(),
+            Claimed::Known { state, .. } => state.effect(),
+            Claimed::InFlightHere { .. } | Claimed::Elsewhere { .. } => Effect::Possible,
+            Claimed::Drift { .. } | Claimed::LikelyRepeat { .. } => Effect::None,
+        }
+    }
+}
+
+/// Whether a call that meets a known order is written down as a further call. Once per call, however often it has to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joining {
+    Note,
+    Noted,
+}
+
+/// What the client, not the order, decides of a claim.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimTerms {
+    /// How long the same contents without an origin count as a likely repeat.
+    pub(crate) repeat_window: Duration,
+    /// How long a person has, where one is asked.
+    pub(crate) approval_within: Duration,
+}
+
+impl Claim {
+    pub(crate) fn intent(&self) -> &Intent {
+        &self.intent
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(super) fn set_state(&mut self, state: State) {
+        self.state = state;
+    }
+
+    /// For those who wait for this flight.
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        self.seat.as_ref().map(Seat::waiting)
+    }
+
+    /// The flight's end: the order as it stands now, or a journal that could not write it down.
+    pub(crate) fn land(mut self, failed: Option<super::JournalError>) {
+        let landing = match failed {
+            Some(error) => Landing::Unwritten(error),
+            None => Landing::Written(self.intent.clone(), Box::new(self.state.clone())),
+        };
+        if let Some(seat) = self.seat.take() {
+            seat.land(landing);
+        }
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim({})", self.intent.key())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.seat.is_none() {
+            return;
+        }
+        let Some(store) = self.store.upgrade() else { return };
+        let (key, at) = (self.intent.key(), self.now);
+        let decide: Decide = Box::new(move |turn| {
+            Box::pin(async move {
+                let why = Rest::Interrupted {};
+                let state = fold(&turn.story(key).await?)?.1;
+                if state.is_open() && state.rest().is_none() {
+                    let event = Event::Rested { why };
+                    let after = state.after(&event, at);
+                    turn.append(record_of(key, &event, at, &after)?);
+                }
+                Ok(())
+            })
+        });
+        // Handed over by the call itself; there is nobody to wait for it.
+        drop(store.turn(decide));
+    }
+}
+
+/// Decides on what is found under a turn. Made per call, so that it knows who asks and when.
+pub(super) struct Clerk {
+    pub(super) flights: Arc<Flights>,
+    pub(super) store: Weak<dyn Store>,
+    pub(super) owner: OwnerId,
+    pub(super) now: Timestamp,
+    pub(super) boot: Option<Boot>,
+}
+
+impl Clerk {
+    pub(super) async fn claim(
+        &self,
+        turn: &mut dyn Turn,
+        draft: Draft,
+        ruling: Ruling,
+        terms: ClaimTerms,
+        joining: Joining,
+    ) -> Result<Claimed, StoreError> {
+        let columns = draft.columns();
+        let mut lineage = Lineage::FIRST;
+        let mut ruling = ruling;
+        if let Some(origin) = columns.origin {
+            if let Some(key) = turn.by_origin(origin).await? {
+                let (intent, state) = self.read(turn, key).await?;
+                match self.met(&intent, &state, &draft) {
+                    Met::Same => return self.join(turn, intent, state, &draft, joining).await,
+                    Met::Drift => return Ok(drift(intent, state, &draft)),
+                    Met::Freed => lineage = next_generation(&intent),
+                    Met::Corrects => {
+                        lineage = next_generation(&intent);
+                        ruling = after_a_persons_no(ruling, &state);
+                    }
+                }
+            } else if let Some(known) = self.under_another_api(turn, &columns, &draft).await? {
+                return Ok(known);
+            }
+        } else if draft.origin().is_unknown()
+            && let Some(known) = self.likely_repeat(turn, &columns, terms.repeat_window).await?
+        {
+            return Ok(known);
+        }
+        self.mint(turn, draft, ruling, lineage, terms).await
+    }
+
+    /// R17: an origin means its newest generation; only that one is consulted.
+    fn met(&self, intent: &Intent, state: &State, draft: &Draft) -> Met {
+        let same = intent.fingerprint() == draft.fingerprint();
+        if state.is_freed() {
+            Met::Freed
+        } else if same {
+            Met::Same
+        } else if state.is_definite_no(self.now) {
+            Met::Corrects
+        } else {
+            Met::Drift
+        }
+    }
+
+    /// A further call met a known order.
+    async fn join(
+        &self,
+        turn: &mut dyn Turn,
+        intent: Intent,
+        state: State,
+        draft: &Draft,
+        joining: Joining,
+    ) -> Result<Claimed, StoreError> {
+        let state = match joining {
+            Joining::Noted => state,
+            Joining::Note => {
+                let joined = Event::Joined {
+                    actor: draft.actor().clone(),
+                    trace: draft.trace(),
+                    tool_call: draft.tool_call().map(str::to_owned),
+                };
+                self.append(turn, intent.key(), state, &[joined])?
+            }
+        };
+        self.take_up(turn, intent, state).await
+    }
+
+    pub(super) async fn retake(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<Claimed, StoreError> {
+        let (intent, state) = self.read(turn, key).await?;
+        self.take_up(turn, intent, state).await
+    }
+
+    /// Who may go on with a known order. A lease is courtesy, the key is what keeps it one order.
+    async fn take_up(&self, turn: &mut dyn Turn, intent: Intent, state: State) -> Result<Claimed, StoreError> {
+        let key = intent.key();
+        if !matches!(state.at(self.now), Stage::Open) {
+            return Ok(Claimed::Known { intent, state });
+        }
+        let seat = match self.flights.take(key) {
+            Ok(seat) => seat,
+            Err(waiting) => return Ok(Claimed::InFlightHere { key, waiting }),
+        };
+        let owner = state.owner().unwrap_or(self.owner);
+        let resting = state.rest().is_some();
+        if owner != self.owner && !resting && turn.alive(owner).await? {
+            return Ok(Claimed::Elsewhere { key });
+        }
+        let state = self.append(turn, key, state, &[Event::TakenOver { owner: self.owner }])?;
+        Ok(Claimed::Ours(self.hold(intent, state, seat)))
+    }
+
+    /// The one place where an order gets its key.
+    async fn mint(
+        &self,
+        turn: &mut dyn Turn,
+        draft: Draft,
+        ruling: Ruling,
+        lineage: Lineage,
+        terms: ClaimTerms,
+    ) -> Result<Claimed, StoreError> {
+        let key = IdempotencyKey::mint().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
+        let claimed = lifecycle::Claimed {
+            lineage,
+            sending_follows: matches!(ruling, Ruling::Allow(_)),
+            parked_until: matches!(ruling, Ruling::Ask(_)).then(|| self.now.plus(terms.approval_within)),
+            ruling,
+            owner: self.owner,
+            boot: self.boot.clone(),
+            order: draft,
+        };
+        let intent = claimed.intent(key, self.now);
+        let state = self.append(turn, key, State::new(), &[Event::Claimed(Box::new(claimed))])?;
+        if !state.is_open() {
+            return Ok(Claimed::Known { intent, state });
+        }
+        // A key that was minted a moment ago is in nobody's seat.
+        match self.flights.take(key) {
+            Ok(seat) => Ok(Claimed::New(self.hold(intent, state, seat))),
+            Err(waiting) => Ok(Claimed::InFlightHere { key, waiting }),
+        }
+    }
+
+    fn hold(&self, intent: Intent, state: State, seat: Seat) -> Claim {
+        Claim {
+            intent,
+            state,
+            seat: Some(seat),
+            store: Weak::clone(&self.store),
+            now: self.now,
+        }
+    }
+
+    /// R20: the same order of the same origin stands under another api's name.
+    async fn under_another_api(
+        &self,
+        turn: &mut dyn Turn,
+        columns: &crate::intent::Columns,
+        draft: &Draft,
+    ) -> Result<Option<Claimed>, StoreError> {
+        let Some(source) = columns.source else { return Ok(None) };
+        for key in turn.by_source(source).await? {
+            let (existing, state) = self.read(turn, key).await?;
+            if existing.api() != draft.api() && !state.is_freed() {
+                return Ok(Some(Claimed::LikelyRepeat { existing, state }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// R11: the repeat guard. An order in doubt counts whatever its age; a clock that stands before the record counts as inside the window; a
+    /// definite no and what a person stopped don't count.
+    async fn likely_repeat(
+        &self,
+        turn: &mut dyn Turn,
+        columns: &crate::intent::Columns,
+        window: Duration,
+    ) -> Result<Option<Claimed>, StoreError> {
+        for key in turn.by_repeat(columns.repeat, self.now.minus(window)).await? {
+            let (existing, state) = self.read(turn, key).await?;
+            let counts = match state.at(self.now) {
+                Stage::Settled(settled) => matches!(settled, lifecycle::Settled::Succeeded { .. }),
+                Stage::Open | Stage::AwaitingApproval { .. } | Stage::Approved { .. } | Stage::NeedsReview(_) => true,
+            };
+            if counts && !state.is_freed() {
+                return Ok(Some(Claimed::LikelyRepeat { existing, state }));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) async fn withdraw(
+        &self,
+        turn: &mut dyn Turn,
+        key: IdempotencyKey,
+        by: String,
+        why: String,
+    ) -> Result<Option<(Intent, State)>, StoreError> {
+        let Some((intent, state)) = self.find(turn, key).await? else {
+            return Ok(None);
+        };
+        // Under the lease: an order that is in the air is not taken back.
+        let Ok(_seat) = self.flights.take(key) else {
+            return Ok(Some((intent, state)));
+        };
+        let state = match state.may_be_withdrawn() {
+            true => self.append(turn, key, state, &[Event::Withdrawn { by, why }])?,
+            false => state,
+        };
+        Ok(Some((intent, state)))
+    }
+
+    /// Appends events, and says where the order stands after them.
+    pub(super) fn append(&self, turn: &mut dyn Turn, key: IdempotencyKey, mut state: State, events: &[Event]) -> Result<State, StoreError> {
+        for event in events {
+            state = state.after(event, self.now);
+            turn.append(record_of(key, event, self.now, &state)?);
+        }
+        Ok(state)
+    }
+
+    pub(super) async fn find(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<Option<(Intent, State)>, StoreError> {
+        let story = turn.story(key).await?;
+        if story.is_empty() { Ok(None) } else { fold(&story).map(Some) }
+    }
+
+    pub(super) async fn read(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<(Intent, State), StoreError> {
+        fold(&turn.story(key).await?)
+    }
+}
+
+/// How a draft stands to the newest order of its origin.
+enum Met {
+    Same,
+    Drift,
+    /// A correction after a definite no.
+    Corrects,
+    /// A person freed the origin.
+    Freed,
+}
+
+fn drift(existing: Intent, state: State, draft: &Draft) -> Claimed {
+    let null = serde_json::Value::Null;
+    let changes = changes(&existing.json().unwrap_or(null.clone()), &draft.json().unwrap_or(null));
+    Claimed::Drift { existing, state, changes }
+}
+
+fn next_generation(of: &Intent) -> Lineage {
+    Lineage {
+        generation: of.generation().saturating_add(1),
+        supersedes: Some(of.key()),
+    }
+}
+
+/// R17: a correction after a person's no is asked about, whatever policy allows.
+fn after_a_persons_no(ruling: Ruling, refused: &State) -> Ruling {
+    match ruling {
+        Ruling::Allow(because) if refused.refused_by_person() => Ruling::Ask(Because::rule(
+            because.policy_version,
+            "after_a_persons_no",
+            "a person refused the earlier order of this origin, so its correction is asked about",
+        )),
+        ruling => ruling,
+    }
+}
+
+/// A story's intent and state. A story that does not begin with a claim is one whose claim was torn: it can't be sent.
+pub(super) fn fold(story: &[super::Record]) -> Result<(Intent, State), StoreError> {
+    let mut state = State::new();
+    let mut intent = None;
+    for record in story {
+        let event = event_of(record)?;
+        if let (Event::Claimed(claimed), None) = (&event, &intent) {
+            intent = Some(claimed.intent(record.key, record.at));
+        }
+        state = state.after(&event, record.at);
+    }
+    match intent {
+        Some(intent) => Ok((intent, state)),
+        None => Err(StoreError::new(
+            StoreErrorKind::Corrupt,
+            match story.first() {
+                Some(record) => format!(
+                    "the claim of {} can't be read: nothing is sent under it; a person must look",
+                    record.key
+                ),
+                None => "an order of the index has no records: nothing is sent; open the journal anew".to_owned(),
+            },
+        )),
+    }
+}

@@ -1,0 +1,216 @@
+//! `Disk`: the few calls a journal makes to a file system. A trait, so that a test can record them, fail the n-th, or lose what was not synced;
+//! and `RealDisk`, which is the operating system.
+//!
+//! Blocking on purpose: called on the journal's own thread only.
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Read and append; it exists.
+    Append,
+    /// Read and write at a place; it exists. For closing a hole.
+    Mend,
+    /// Read and append; it must not exist (mode 0600).
+    CreateNew,
+    /// To be locked; made if missing (mode 0600).
+    Lock,
+}
+
+/// Which file it is, whatever it is called: device and inode, where the platform has them.
+pub type Identity = (u64, u64);
+
+/// A file system as the journal uses it.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Makes a folder and those above it (mode 0700); fine if it is there.
+    fn make_dir(&self, folder: &Path) -> io::Result<()>;
+    /// Opens a file. A symbolic link in its place is refused.
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>>;
+    /// Renames, over what was there.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the folder's entries durable.
+    fn sync_dir(&self, folder: &Path) -> io::Result<()>;
+    /// The folder's entries.
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Which file stands at the path.
+    fn identity(&self, path: &Path) -> io::Result<Identity>;
+}
+
+/// One open file.
+pub trait DiskFile: Send + fmt::Debug {
+    /// One write at the end; may be short.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Overwrites at a place, whole. With [`How::Mend`] only.
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Reads everything from `at` to the end.
+    fn read_from(&mut self, at: u64) -> io::Result<Vec<u8>>;
+    /// Reads exactly `len` bytes at `at`.
+    fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>>;
+    /// The length in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Cuts to a length.
+    fn truncate(&mut self, to: u64) -> io::Result<()>;
+    /// Makes contents and length durable.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Which file it is.
+    fn identity(&self) -> io::Result<Identity>;
+    /// Waits for the exclusive lock.
+    fn lock(&mut self) -> io::Result<()>;
+    /// Takes the exclusive lock if nobody has it.
+    fn try_lock(&mut self) -> io::Result<bool>;
+    /// Gives the lock up.
+    fn unlock(&mut self) -> io::Result<()>;
+}
+
+/// The operating system's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+#[cfg(unix)]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
+}
+
+#[cfg(not(unix))]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+#[cfg(unix)]
+fn identity_of(meta: &fs::Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    (meta.dev(), meta.ino())
+}
+
+/// Without inodes, the time a file was made has to do.
+#[cfg(not(unix))]
+fn identity_of(meta: &fs::Metadata) -> Identity {
+    let made = meta.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    (0, made.map_or(0, |d| d.as_nanos() as u64))
+}
+
+impl Disk for RealDisk {
+    fn make_dir(&self, folder: &Path) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)
+    }
+
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>> {
+        if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_symlink()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link"));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match how {
+            How::Append => options.append(true),
+            How::Mend => options.write(true),
+            How::CreateNew => private(&mut options).append(true).create_new(true),
+            How::Lock => private(&mut options).append(true).create(true),
+        };
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    #[cfg(unix)]
+    fn sync_dir(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    /// A folder can't be synced here; its entries are made durable with their files.
+    #[cfg(not(unix))]
+    fn sync_dir(&self, _folder: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Identity> {
+        Ok(identity_of(&fs::metadata(path)?))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.seek(SeekFrom::Start(at))?;
+        self.0.write_all(bytes)
+    }
+
+    fn read_from(&mut self, at: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.0.seek(SeekFrom::Start(at))?;
+        self.0.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.0.seek(SeekFrom::Start(at))?;
+        self.0.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn truncate(&mut self, to: u64) -> io::Result<()> {
+        self.0.set_len(to)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        Ok(identity_of(&self.0.metadata()?))
+    }
+
+    /// std does not go on waiting after a signal; we do.
+    fn lock(&mut self) -> io::Result<()> {
+        loop {
+            match self.0.lock() {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn try_lock(&mut self) -> io::Result<bool> {
+        match self.0.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn unlock(&mut self) -> io::Result<()> {
+        self.0.unlock()
+    }
+}

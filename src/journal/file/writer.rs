@@ -1,0 +1,591 @@
+//! The journal's own thread: it alone touches the files, one turn at a time, under the folder's lock.
+//!
+//! It reads what others appended before it decides, writes what was decided in one call, and syncs without holding the lock. After any failed
+//! write or sync it is poisoned: a second sync after a failed one lies, so every later call says so until the journal is opened anew.
+
+use super::{
+    frame::{self, Body, Frame, RECORD_CAP},
+    recover::{self, Chain, Hole, Mended},
+};
+use crate::{
+    clock::{Clock, Timestamp},
+    future::BoxFuture,
+    ids::{IdempotencyKey, OwnerId},
+    journal::{
+        disk::{Disk, DiskFile, How},
+        index::{Index, Line},
+        memory::{decide_now, ready},
+        store::{Decide, Mark, Record, StoreError, StoreErrorKind, TornReport, Turn},
+    },
+    origin::Hash,
+};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+use tokio::sync::{oneshot, watch};
+
+/// What is written but not yet durable waits no longer than this for the disk.
+const SYNC_WITHIN: Duration = Duration::from_millis(100);
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the thread is asked to do.
+pub(super) enum Job {
+    Turn(Decide, Reply<Mark>),
+    Durable(Mark, Reply<()>),
+    Story(IdempotencyKey, Reply<Vec<Record>>),
+    Unsettled(Option<IdempotencyKey>, usize, Reply<Vec<IdempotencyKey>>),
+    /// Read what others appended.
+    Look(Reply<Mark>),
+}
+
+/// Where a record stands in the log.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: u64,
+    len: usize,
+}
+
+/// The open files and all that is known of them.
+pub(super) struct Book {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    folder: PathBuf,
+    path: PathBuf,
+    lock: Box<dyn DiskFile>,
+    log: Box<dyn DiskFile>,
+    /// Held under an OS lock while this process lives and its book is sound.
+    own: Option<Box<dyn DiskFile>>,
+    owner: OwnerId,
+    index: Index<Place>,
+    /// Origins whose claims were torn and may have been acted on.
+    torn_origins: HashMap<Hash, u64>,
+    chain: Chain,
+    len: u64,
+    /// Everything before it is durable by our own sync (R21).
+    synced: u64,
+    /// The highest offset that a record in the log says is durable.
+    witnessed: u64,
+    poison: Option<StoreError>,
+    /// Raised with the poison: the next opening of the folder starts anew.
+    spent: Arc<AtomicBool>,
+    written: watch::Sender<u64>,
+}
+
+pub(super) struct Parts {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) folder: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) lock: Box<dyn DiskFile>,
+    pub(super) log: Box<dyn DiskFile>,
+    pub(super) own: Box<dyn DiskFile>,
+    pub(super) owner: OwnerId,
+    pub(super) spent: Arc<AtomicBool>,
+    pub(super) written: watch::Sender<u64>,
+}
+
+impl Book {
+    /// Under the folder's lock: reads the whole log and mends what is torn.
+    pub(super) fn read(parts: Parts) -> Result<(Book, Vec<TornReport>), StoreError> {
+        let mut book = Book {
+            disk: parts.disk,
+            clock: parts.clock,
+            folder: parts.folder,
+            path: parts.path,
+            lock: parts.lock,
+            log: parts.log,
+            own: Some(parts.own),
+            owner: parts.owner,
+            index: Index::new(),
+            torn_origins: HashMap::new(),
+            chain: Chain::START,
+            len: 0,
+            synced: 0,
+            witnessed: 0,
+            poison: None,
+            spent: parts.spent,
+            written: parts.written,
+        };
+        // Pages that a failed sync of an earlier process left behind look healthy and are not on disk: sync before believing them.
+        let failed = |e| StoreError::io("syncing", &book.path, e);
+        book.log.sync().map_err(failed)?;
+        book.disk
+            .sync_dir(&book.folder)
+            .map_err(|e| StoreError::io("syncing", &book.folder, e))?;
+        let torn = book.catch_up()?;
+        // What stood in the log was synced above; what mending wrote is synced here.
+        book.durable(Mark(book.len))?;
+        book.lock
+            .unlock()
+            .map_err(|e| StoreError::io("unlocking", &book.folder.join("lock"), e))?;
+        Ok((book, torn))
+    }
+
+    /// The thread's life: until nobody is left who could ask.
+    pub(super) fn serve(mut self, jobs: &Receiver<Job>) {
+        loop {
+            match jobs.recv_timeout(SYNC_WITHIN) {
+                Ok(job) => self.work(job),
+                Err(RecvTimeoutError::Timeout) => self.rest(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.rest();
+        self.give_up_ownership();
+    }
+
+    fn work(&mut self, job: Job) {
+        // Nobody waits for an answer any more: the work stands all the same.
+        match job {
+            Job::Turn(decide, reply) => drop(reply.send(self.turn(decide))),
+            Job::Durable(mark, reply) => drop(reply.send(self.durable(mark))),
+            Job::Story(key, reply) => {
+                let story = self.sound().and_then(|()| self.story(key));
+                drop(reply.send(story));
+            }
+            Job::Unsettled(after, limit, reply) => {
+                let keys = self.look().map(|_| self.index.unsettled(after, limit));
+                drop(reply.send(keys));
+            }
+            Job::Look(reply) => drop(reply.send(self.look())),
+        }
+    }
+
+    /// Nothing to do: make durable what is not, and leave a word that it is, so that damage to it can be told from a torn write (R12).
+    fn rest(&mut self) {
+        if self.poison.is_some() || self.synced >= self.len && self.witnessed >= self.len {
+            return;
+        }
+        let settled = self.durable(Mark(self.len)).and_then(|()| {
+            self.locked(|book| {
+                book.catch_up()?;
+                if book.witnessed < book.synced {
+                    let witness = Body::Book {
+                        name: "witness",
+                        at: book.clock.now(),
+                        data: "{}".to_owned(),
+                    };
+                    book.append(vec![witness])?;
+                    // Nobody needs the witness itself to be durable.
+                    book.witnessed = book.len;
+                }
+                Ok(())
+            })
+        });
+        if let Err(error) = settled {
+            tracing::error!(%error, "the journal could not be made durable");
+        }
+    }
+
+    fn sound(&self) -> Result<(), StoreError> {
+        match &self.poison {
+            None => Ok(()),
+            Some(first) => Err(StoreError::new(
+                StoreErrorKind::Poisoned,
+                format!("an earlier write to the journal failed ({first}): nothing is sent until it is opened anew"),
+            )),
+        }
+    }
+
+    /// From here on nothing can be called durable. The owner's lock goes at once, so that another process may take over (R16).
+    fn poisoned(&mut self, error: StoreError) -> StoreError {
+        self.poison.get_or_insert(error.clone());
+        self.spent.store(true, Ordering::Release);
+        self.give_up_ownership();
+        error
+    }
+
+    fn give_up_ownership(&mut self) {
+        if let Some(mut own) = self.own.take() {
+            let path = self.folder.join("owners").join(self.owner.to_string());
+            // A file that stays behind unlocked says the same as one that is gone.
+            drop(self.disk.remove(&path));
+            drop(own.unlock());
+        }
+    }
+
+    fn locked<T>(&mut self, work: impl FnOnce(&mut Book) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.sound()?;
+        let lock_path = self.folder.join("lock");
+        self.lock.lock().map_err(|e| StoreError::io("locking", &lock_path, e))?;
+        let result = work(self);
+        let unlocked = self.lock.unlock().map_err(|e| StoreError::io("unlocking", &lock_path, e));
+        result.and_then(|value| unlocked.map(|()| value))
+    }
+
+    fn turn(&mut self, decide: Decide) -> Result<Mark, StoreError> {
+        self.locked(|book| {
+            book.catch_up()?;
+            let mut turn = FileTurn { book, fresh: Vec::new() };
+            decide_now(decide, &mut turn)?;
+            let FileTurn { book, fresh } = turn;
+            book.append(fresh.into_iter().map(Body::Order).collect())?;
+            Ok(Mark(book.len))
+        })
+    }
+
+    /// What is there now; reads it if it is more than we know. Without the lock a half-written line could be met, and that is not ours to mend.
+    fn look(&mut self) -> Result<Mark, StoreError> {
+        self.sound()?;
+        let there = self.log.size().map_err(|e| StoreError::io("looking at", &self.path, e))?;
+        if there != self.len {
+            self.locked(|book| book.catch_up().map(drop))?;
+        }
+        Ok(Mark(self.len))
+    }
+
+    fn durable(&mut self, upto: Mark) -> Result<(), StoreError> {
+        self.sound()?;
+        if upto.0 <= self.synced {
+            return Ok(());
+        }
+        let covered = self.len;
+        match self.log.sync() {
+            Ok(()) => {
+                self.synced = self.synced.max(covered);
+                Ok(())
+            }
+            Err(e) => {
+                let error = StoreError::io("syncing", &self.path, e);
+                Err(self.poisoned(error))
+            }
+        }
+    }
+
+    /// One write call for all of it. What could only be written in part is cut back.
+    fn append(&mut self, bodies: Vec<Body>) -> Result<(), StoreError> {
+        if bodies.is_empty() {
+            return Ok(());
+        }
+        let (mut bytes, mut chain, mut placed) = (Vec::new(), self.chain, Vec::new());
+        for body in bodies {
+            let seq = chain.seq.saturating_add(1);
+            let (line, crc) = frame::encode(seq, &body, self.synced, chain.prev);
+            if line.len() > RECORD_CAP {
+                let text = format!(
+                    "a record of {} bytes is over the journal's cap of {RECORD_CAP}: nothing was written",
+                    line.len()
+                );
+                return Err(StoreError::new(StoreErrorKind::TooLarge, text));
+            }
+            let place = Place {
+                at: self.len.saturating_add(bytes.len() as u64),
+                len: line.len(),
+            };
+            bytes.extend_from_slice(&line);
+            chain = Chain {
+                seq,
+                prev: crc,
+                lines: chain.lines.saturating_add(1),
+            };
+            placed.push((body, place));
+        }
+        if let Err(e) = self.write_whole(&bytes) {
+            let error = StoreError::io("writing to", &self.path, e);
+            let error = self.poisoned(error);
+            // Under the lock nobody else can have appended behind the stump. If this fails too, the next opening sets it aside.
+            drop(self.log.truncate(self.len));
+            return Err(error);
+        }
+        self.len = self.len.saturating_add(bytes.len() as u64);
+        self.chain = chain;
+        for (body, place) in placed {
+            self.witnessed = self.witnessed.max(self.synced);
+            self.learn(&body, place);
+        }
+        self.written.send_replace(self.len);
+        Ok(())
+    }
+
+    fn write_whole(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.log.append(rest) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, body: &Body, place: Place) {
+        match body {
+            Body::Order(record) => self.index.add(&Line::from(record), place),
+            Body::Book { name: "hole", data, .. } => {
+                if let Ok(mended) = serde_json::from_str::<Mended>(data) {
+                    let hashes = mended.origins.iter().filter_map(|hex| frame::from_hex(hex));
+                    self.torn_origins.extend(hashes.map(|hash| (hash, mended.offset)));
+                }
+            }
+            Body::Book { .. } => {}
+        }
+    }
+
+    /// Under the lock: reads what others appended, and mends what one that died left unfinished.
+    fn catch_up(&mut self) -> Result<Vec<TornReport>, StoreError> {
+        let there = self.still_ours()?;
+        if there == self.len {
+            return Ok(Vec::new());
+        }
+        let bytes = self.log.read_from(self.len).map_err(|e| StoreError::io("reading", &self.path, e))?;
+        let found = recover::scan(&self.path, &bytes, self.len, self.chain)?;
+        let mut torn = Vec::new();
+        for placed in &found.records {
+            let place = Place {
+                at: placed.at,
+                len: placed.len,
+            };
+            self.witnessed = self.witnessed.max(placed.frame.synced);
+            self.learn(&placed.frame.body, place);
+        }
+        self.chain = found.chain;
+        self.len = match &found.tail {
+            Some(tail) => tail.at,
+            None => self.len.saturating_add(bytes.len() as u64),
+        };
+        if found.unended && found.tail.is_none() {
+            self.append_raw(b"\n")?;
+        }
+        for hole in &found.holes {
+            torn.push(self.fill(hole, &found.records)?);
+        }
+        if let Some(tail) = &found.tail {
+            torn.push(self.cut(tail)?);
+        }
+        self.written.send_replace(self.len);
+        Ok(torn)
+    }
+
+    /// Deleted, replaced or cut under us: never a record into a file that is not at the path.
+    fn still_ours(&mut self) -> Result<u64, StoreError> {
+        let gone = |what: &str, path: &Path| {
+            let text = format!(
+                "journal at {} was {what} while it was open: nothing is sent; restore it and open it anew",
+                path.display()
+            );
+            StoreError::new(StoreErrorKind::Replaced, text)
+        };
+        let at_path = self.disk.identity(&self.path).ok();
+        let ours = self.log.identity().map_err(|e| StoreError::io("looking at", &self.path, e))?;
+        let there = self.log.size().map_err(|e| StoreError::io("looking at", &self.path, e))?;
+        let error = match at_path {
+            None => gone("removed", &self.path),
+            Some(identity) if identity != ours => gone("replaced", &self.path),
+            Some(_) if there < self.len => gone("cut", &self.path),
+            Some(_) => return Ok(there),
+        };
+        Err(self.poisoned(error))
+    }
+
+    fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.write_whole(bytes).map_err(|e| {
+            let error = StoreError::io("writing to", &self.path, e);
+            self.poisoned(error)
+        })?;
+        self.len = self.len.saturating_add(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// A torn tail: copied aside, cut, and a record left that says so.
+    fn cut(&mut self, tail: &Hole) -> Result<TornReport, StoreError> {
+        let (mended, report) = self.set_aside(tail, None)?;
+        let path = self.path.clone();
+        let failed = move |e| StoreError::io("mending", &path, e);
+        self.log.truncate(tail.at).map_err(failed)?;
+        self.append(vec![self.hole_record(&mended)?])?;
+        self.durable(Mark(self.len))?;
+        Ok(report)
+    }
+
+    /// A torn place with records behind it: copied aside, and overwritten, to the byte, by a record that says so.
+    fn fill(&mut self, hole: &Hole, records: &[recover::Placed]) -> Result<TornReport, StoreError> {
+        let before = records.iter().rev().find(|r| r.at < hole.at).map(|r| &r.frame);
+        let behind = records.iter().find(|r| r.at > hole.at).map(|r| &r.frame);
+        let (mut mended, report) = self.set_aside(hole, behind)?;
+        let seq = before.map_or(0, |f| f.seq).saturating_add(1);
+        let prev = before.map_or(0, |f| f.crc);
+        mended.pad = Some(String::new());
+        let (bare, _) = frame::encode(seq, &self.hole_record(&mended)?, self.synced, prev);
+        let room = usize::try_from(hole.len).unwrap_or(usize::MAX);
+        let Some(pad) = room.checked_sub(bare.len()) else {
+            let text = format!(
+                "journal at {} has a torn place of {room} bytes at {} that is too small to mend; a person must look",
+                self.path.display(),
+                hole.at
+            );
+            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+        };
+        mended.pad = Some(" ".repeat(pad));
+        let body = self.hole_record(&mended)?;
+        let (line, _) = frame::encode(seq, &body, self.synced, prev);
+        let path = self.path.clone();
+        let failed = move |e| StoreError::io("mending", &path, e);
+        let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
+        log.write_at(hole.at, &line).map_err(&failed)?;
+        log.sync().map_err(&failed)?;
+        self.learn(
+            &body,
+            Place {
+                at: hole.at,
+                len: line.len(),
+            },
+        );
+        Ok(report)
+    }
+
+    fn hole_record(&self, mended: &Mended) -> Result<Body, StoreError> {
+        let data = serde_json::to_string(mended).map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
+        Ok(Body::Book {
+            name: "hole",
+            at: self.clock.now(),
+            data,
+        })
+    }
+
+    /// Nothing is ever cut without a copy.
+    fn set_aside(&mut self, hole: &Hole, behind: Option<&Frame>) -> Result<(Mended, TornReport), StoreError> {
+        let len = usize::try_from(hole.len).unwrap_or(usize::MAX);
+        let bytes = self
+            .log
+            .read_at(hole.at, len)
+            .map_err(|e| StoreError::io("reading", &self.path, e))?;
+        let archive = self.folder.join("archive");
+        let failed = |e| StoreError::io("setting a torn record aside in", &archive, e);
+        self.disk.make_dir(&archive).map_err(failed)?;
+        let (copy, mut file) = (0..)
+            .map(|n: u32| match n {
+                0 => archive.join(format!("torn-{}", hole.at)),
+                n => archive.join(format!("torn-{}-{n}", hole.at)),
+            })
+            .find_map(|copy| match self.disk.open(&copy, How::CreateNew) {
+                Ok(file) => Some(Ok((copy, file))),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => None,
+                Err(e) => Some(Err(failed(e))),
+            })
+            .unwrap_or_else(|| Err(failed(std::io::ErrorKind::AlreadyExists.into())))?;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let n = file.append(rest).map_err(failed)?;
+            rest = rest.get(n.max(1)..).unwrap_or_default();
+        }
+        file.sync().map_err(failed)?;
+        self.disk.sync_dir(&archive).map_err(failed)?;
+        self.disk.sync_dir(&self.folder).map_err(failed)?;
+        let (keys, origins) = recover::readable(&bytes);
+        let mended = Mended {
+            offset: hole.at,
+            bytes: hole.len,
+            copy: copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string(),
+            keys,
+            origins,
+            after: behind.map(|frame| format!("{:08x}", frame.prev)),
+            pad: None,
+        };
+        let report = TornReport {
+            offset: hole.at,
+            bytes: hole.len,
+            copy,
+        };
+        Ok((mended, report))
+    }
+
+    fn story(&mut self, key: IdempotencyKey) -> Result<Vec<Record>, StoreError> {
+        let places = self.index.places(&key);
+        places.into_iter().map(|place| self.record(place)).collect()
+    }
+
+    fn record(&mut self, place: Place) -> Result<Record, StoreError> {
+        let bytes = self
+            .log
+            .read_at(place.at, place.len)
+            .map_err(|e| StoreError::io("reading", &self.path, e))?;
+        let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        match frame::decode(line).map(|frame| frame.body) {
+            Ok(Body::Order(record)) => Ok(record),
+            _ => {
+                let text = format!(
+                    "journal at {}: the record at byte {} can no longer be read: nothing is sent",
+                    self.path.display(),
+                    place.at
+                );
+                let error = StoreError::new(StoreErrorKind::Corrupt, text);
+                Err(self.poisoned(error))
+            }
+        }
+    }
+
+    /// A living process holds its file's lock; a dead one can't.
+    fn alive(&mut self, owner: OwnerId) -> Result<bool, StoreError> {
+        if owner == self.owner {
+            return Ok(self.own.is_some());
+        }
+        let path = self.folder.join("owners").join(owner.to_string());
+        match self.disk.open(&path, How::Append) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(StoreError::io("looking at", &path, e)),
+            Ok(mut file) => {
+                let free = file.try_lock().map_err(|e| StoreError::io("looking at", &path, e))?;
+                if free {
+                    drop(file.unlock());
+                }
+                Ok(!free)
+            }
+        }
+    }
+}
+
+struct FileTurn<'a> {
+    book: &'a mut Book,
+    fresh: Vec<Record>,
+}
+
+fn answered<'a, T: Send + 'a>(result: Result<T, StoreError>) -> BoxFuture<'a, Result<T, StoreError>> {
+    Box::pin(std::future::ready(result))
+}
+
+impl Turn for FileTurn<'_> {
+    fn by_origin(&mut self, origin: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>> {
+        if let Some(offset) = self.book.torn_origins.get(&origin) {
+            let text = format!(
+                "the claim of this origin was torn at byte {offset} of the journal, and may have been acted on: nothing is sent; a copy \
+                 stands in the archive folder, and a person must look"
+            );
+            return answered(Err(StoreError::new(StoreErrorKind::Corrupt, text)));
+        }
+        ready(self.book.index.by_origin(&origin))
+    }
+
+    fn by_source(&mut self, source: Hash) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
+        ready(self.book.index.by_source(&source))
+    }
+
+    fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
+        ready(self.book.index.by_repeat(&repeat, since))
+    }
+
+    fn story(&mut self, key: IdempotencyKey) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        let mut story = self.book.story(key);
+        if let Ok(story) = &mut story {
+            story.extend(self.fresh.iter().filter(|r| r.key == key).cloned());
+        }
+        answered(story)
+    }
+
+    fn alive(&mut self, owner: OwnerId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        answered(self.book.alive(owner))
+    }
+
+    fn append(&mut self, record: Record) {
+        self.fresh.push(record);
+    }
+}

@@ -1,0 +1,394 @@
+//! The journal: the rules by which an order gets its one key and keeps it. `Store` below it keeps records and knows no rule.
+//!
+//! Invariants held here: a key is minted in one place, inside a claim's turn (`claim.rs`); what a process acts on or answers was made durable
+//! by its own sync first (R21); a no is durable before it is told (R7); whatever is written about an order is decided on its folded story,
+//! read under the same turn.
+
+mod claim;
+pub mod disk;
+mod file;
+mod flight;
+mod index;
+mod memory;
+pub mod store;
+
+pub(crate) use claim::{Claim, Claimed, Joining};
+pub(crate) use flight::Landing;
+pub(crate) use flight::Waiting;
+
+use crate::{
+    clock::{Clock, SystemClock, Timestamp},
+    future::BoxFuture,
+    ids::IdempotencyKey,
+    intent::{Draft, Intent},
+    lifecycle::{Effect, Event, Stage, State},
+    ruling::Ruling,
+};
+use bytes::Bytes;
+use disk::{Disk, RealDisk};
+use flight::Flights;
+use std::{path::Path, sync::Arc, time::Duration};
+use store::{Decide, Mark, Record, Standing, Store, StoreError, StoreErrorKind, TornReport, Turn};
+
+/// The book of orders: which key each has, what was sent, what came of it.
+///
+/// A folder on a local disk, shared by every agent process on the machine ([`Journal::open`]). It has to outlive the process: in a container,
+/// a volume. Cheap to clone; clones, and further openings of the same folder in one process, are one journal.
+///
+/// Agents get this handle and no way to write through it: claims and records are the crate's own.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    store: Arc<dyn Store>,
+    flights: Arc<Flights>,
+    clock: Arc<dyn Clock>,
+    torn: Arc<[TornReport]>,
+}
+
+/// How a journal is opened. Start from [`Journal::builder`].
+#[derive(Clone, Debug)]
+pub struct JournalBuilder {
+    clock: Arc<dyn Clock>,
+    disk: Arc<dyn Disk>,
+}
+
+/// The journal could not do its work.
+///
+/// Where it carries a key, the order was written before the failure and lives: it is **not sent yet**, and resume will send it under that key
+/// unless it is withdrawn (R16). Without a key nothing was written and nothing is sent.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct JournalError {
+    /// What the store said.
+    #[source]
+    source: StoreError,
+    key: Option<IdempotencyKey>,
+    effect: Effect,
+}
+
+impl JournalError {
+    /// What kind of thing went wrong.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.source.kind()
+    }
+
+    /// The order that was written before the failure.
+    pub fn key(&self) -> Option<IdempotencyKey> {
+        self.key
+    }
+
+    /// Whether the order may have been processed. Without a key nobody can tell: an earlier call may have sent it, and the journal that would
+    /// know can't be read.
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn of(key: IdempotencyKey, effect: Effect) -> impl FnOnce(StoreError) -> JournalError {
+        move |source| JournalError {
+            source,
+            key: Some(key),
+            effect,
+        }
+    }
+}
+
+impl From<StoreError> for JournalError {
+    fn from(source: StoreError) -> Self {
+        JournalError {
+            source,
+            key: None,
+            effect: Effect::Possible,
+        }
+    }
+}
+
+impl JournalBuilder {
+    /// Where the time in records comes from. Default: the machine's clocks.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// What files are kept on. Default: the operating system's; another one is for tests of crashes and failing disks.
+    #[must_use]
+    pub fn disk(mut self, disk: impl Disk + 'static) -> Self {
+        self.disk = Arc::new(disk);
+        self
+    }
+
+    /// Opens, or makes, the journal in this folder; see [`Journal::open`].
+    pub async fn open(self, folder: impl AsRef<Path>) -> Result<Journal, JournalError> {
+        let opened = file::FileStore::open(folder.as_ref().to_owned(), self.disk, Arc::clone(&self.clock)).await?;
+        let torn = opened.torn();
+        for report in torn.iter() {
+            tracing::warn!(
+                offset = report.offset,
+                bytes = report.bytes,
+                copy = %report.copy.display(),
+                "an unfinished record at the end of the journal was set aside; nothing that was promised is lost"
+            );
+        }
+        Ok(Journal::on(opened, self.clock, torn))
+    }
+
+    /// A journal that is gone with the process: for tests.
+    pub fn memory(self) -> Result<Journal, JournalError> {
+        let store = memory::MemoryStore::new().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
+        Ok(Journal::on(Arc::new(store), self.clock, Arc::from([])))
+    }
+
+    /// A journal over a store of your own.
+    pub fn over(self, store: Arc<dyn Store>) -> Journal {
+        Journal::on(store, self.clock, Arc::from([]))
+    }
+}
+
+impl Journal {
+    /// Opens, or makes, the journal in this folder. Missing folders are made (mode 0700; files 0600).
+    ///
+    /// Every record is checked. An unfinished last record, which a killed process leaves, is copied aside and reported
+    /// ([`torn`](Journal::torn)); a record that had been durable and can't be read is an error that names line and offset, and the folder is
+    /// left as it is. A folder that had a log and has none is an error, never a fresh start. No request is made.
+    ///
+    /// # Errors
+    /// [`JournalError`] without a key: a path below a file or not writable, damage, a newer version, a missing log.
+    pub async fn open(folder: impl AsRef<Path>) -> Result<Journal, JournalError> {
+        Journal::builder().open(folder).await
+    }
+
+    /// A journal that is gone with the process: for tests.
+    ///
+    /// # Errors
+    /// The operating system gave no randomness.
+    pub fn memory() -> Result<Journal, JournalError> {
+        Journal::builder().memory()
+    }
+
+    /// A journal with other parts than the usual ones.
+    pub fn builder() -> JournalBuilder {
+        JournalBuilder {
+            clock: Arc::new(SystemClock),
+            disk: Arc::new(RealDisk),
+        }
+    }
+
+    fn on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, torn: Arc<[TornReport]>) -> Journal {
+        Journal {
+            flights: Flights::of(store.id()),
+            store,
+            clock,
+            torn,
+        }
+    }
+
+    /// What opening found unfinished and set aside.
+    pub fn torn(&self) -> &[TornReport] {
+        &self.torn
+    }
+
+    /// Makes everything written durable and gives up this process's ownership. What is in flight goes on unrecorded: call
+    /// [`OrderClient::drain`](crate::OrderClient::drain) first.
+    ///
+    /// # Errors
+    /// The last sync failed: what was told as succeeded may have to be learnt again by resume, under the same keys.
+    pub async fn close(self) -> Result<(), JournalError> {
+        Ok(self.store.close().await?)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
+    pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms, joining: Joining) -> Result<Claimed, JournalError> {
+        let desk = self.clerk();
+        self.answer(move |turn| Box::pin(async move { desk.claim(turn, draft, ruling, terms, joining).await }))
+            .await
+    }
+
+    /// Takes up an order that nobody is sending, by its key: what resume does, and submit when it meets one (R18).
+    pub(crate) async fn retake(&self, key: IdempotencyKey) -> Result<Claimed, JournalError> {
+        let desk = self.clerk();
+        self.answer(move |turn| Box::pin(async move { desk.retake(turn, key).await })).await
+    }
+
+    /// Runs one of the clerk's decisions and answers once all it saw and wrote is durable: before that, a record of another process, or of
+    /// this one, is a rumour (R21).
+    async fn answer<F>(&self, decide: F) -> Result<Claimed, JournalError>
+    where
+        F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<Claimed, StoreError>> + Send + 'static,
+    {
+        let (mark, claimed) = self.ask(decide).await?;
+        match self.store.durable(mark).await {
+            Ok(()) => Ok(claimed),
+            Err(source) => Err(JournalError {
+                source,
+                key: claimed.key(),
+                effect: claimed.effect(),
+            }),
+        }
+    }
+
+    /// Hands a decision over and waits for what it found.
+    async fn ask<T, F>(&self, decide: F) -> Result<(Mark, T), StoreError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<T, StoreError>> + Send + 'static,
+    {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let decide: Decide = Box::new(move |turn| {
+            Box::pin(async move {
+                let found = decide(turn).await?;
+                // Nobody waits any more: what was decided stands all the same.
+                drop(tell.send(found));
+                Ok(())
+            })
+        });
+        let mark = self.store.turn(decide).await?;
+        let found = told
+            .await
+            .map_err(|_| StoreError::new(StoreErrorKind::Refused, "the store ended a turn without running its decision"))?;
+        Ok((mark, found))
+    }
+
+    /// Writes what `decide` makes of the order as it stands under the turn, and answers with the order after it. Events that must be durable
+    /// (R7) are, before this answers.
+    pub(crate) async fn write<F, T>(&self, claim: &mut Claim, decide: F) -> Result<T, JournalError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&State, Mine) -> (Vec<Event>, T) + Send + 'static,
+    {
+        let key = claim.intent().key();
+        let failed = |claim: &Claim| JournalError::of(key, claim.state().effect_in_flight());
+        let clerk = self.clerk();
+        let (mark, (state, hurry, told)) = self
+            .ask(move |turn| {
+                Box::pin(async move {
+                    let (_, state) = clerk.read(turn, key).await?;
+                    let mine = if state.owner() == Some(clerk.owner) {
+                        Mine::Yes
+                    } else {
+                        Mine::TakenOver
+                    };
+                    let (events, told) = decide(&state, mine);
+                    let hurry = events.iter().any(Event::must_be_durable);
+                    let state = clerk.append(turn, key, state, &events)?;
+                    Ok((state, hurry, told))
+                })
+            })
+            .await
+            .map_err(failed(claim))?;
+        claim.set_state(state);
+        if hurry {
+            self.store.durable(mark).await.map_err(failed(claim))?;
+        }
+        Ok(told)
+    }
+
+    /// One order as it stands; `None` where there is no such key. Durable before it answers, as everything that is told.
+    pub(crate) async fn order(&self, key: IdempotencyKey) -> Result<Option<(Intent, State)>, JournalError> {
+        let clerk = self.clerk();
+        let (mark, found) = self.ask(move |turn| Box::pin(async move { clerk.find(turn, key).await })).await?;
+        self.store.durable(mark).await?;
+        Ok(found)
+    }
+
+    /// Takes back an order that was never sent (R16). Answers with the order as it stands, withdrawn or not.
+    pub(crate) async fn withdraw(&self, key: IdempotencyKey, by: String, why: String) -> Result<Option<(Intent, State)>, JournalError> {
+        let clerk = self.clerk();
+        let (mark, found) = self
+            .ask(move |turn| Box::pin(async move { clerk.withdraw(turn, key, by, why).await }))
+            .await?;
+        self.store.durable(mark).await?;
+        Ok(found)
+    }
+
+    /// Keys of orders that are not done, oldest claim first, after `after`.
+    pub(crate) async fn unsettled(&self, after: Option<IdempotencyKey>, limit: usize) -> Result<Vec<IdempotencyKey>, JournalError> {
+        Ok(self.store.unsettled(after, limit).await?)
+    }
+
+    /// Waits until somebody, in this process or another, writes something, or the time is up.
+    pub(crate) async fn next_word(&self, at_most: Duration) -> Result<(), JournalError> {
+        let now = self.store.changed(Mark(0), Duration::ZERO).await?;
+        self.store.changed(now, at_most).await?;
+        Ok(())
+    }
+
+    /// Everyone in the air in this process.
+    pub(crate) fn flights(&self) -> Vec<Waiting> {
+        self.flights.all()
+    }
+
+    fn clerk(&self) -> Clerk {
+        Clerk {
+            flights: Arc::clone(&self.flights),
+            store: Arc::downgrade(&self.store),
+            owner: self.store.owner(),
+            now: self.clock.now(),
+            boot: self.clock.boot(),
+        }
+    }
+}
+
+pub(crate) use claim::ClaimTerms;
+use claim::Clerk;
+
+/// Whether an order still belongs to the flight that writes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mine {
+    Yes,
+    /// Another process took it over: facts are still recorded, nothing more is sent.
+    TakenOver,
+}
+
+/// An event in the form stores keep.
+fn record_of(key: IdempotencyKey, event: &Event, at: Timestamp, after: &State) -> Result<Record, StoreError> {
+    let unwritable = |why: &str| {
+        StoreError::new(
+            StoreErrorKind::Refused,
+            format!("event {} could not be written: {why}", event.name()),
+        )
+    };
+    let text = serde_json::to_string(event).map_err(|_| unwritable("it has no JSON form"))?;
+    // `{"sent":{…}}`: the name stands in the record's head, the rest is its data.
+    let data = text
+        .strip_prefix(&format!("{{\"{}\":", event.name()))
+        .and_then(|rest| rest.strip_suffix('}'))
+        .ok_or_else(|| unwritable("its name and its form disagree"))?;
+    let columns = match event {
+        Event::Claimed(claimed) => Some(claimed.order.columns()),
+        _ => None,
+    };
+    Ok(Record {
+        key,
+        name: event.name().to_owned(),
+        at,
+        standing: standing(after),
+        columns,
+        data: Bytes::copy_from_slice(data.as_bytes()),
+    })
+}
+
+fn event_of(record: &Record) -> Result<Event, StoreError> {
+    let data = std::str::from_utf8(&record.data).unwrap_or_default();
+    let text = format!("{{\"{}\":{data}}}", record.name);
+    serde_json::from_str(&text).map_err(|e| {
+        let at = format!("line {}, column {} of its data", e.line(), e.column());
+        let text = format!(
+            "the record {} of {} holds what this version does not know ({at}): nothing was changed; use the version that wrote it",
+            record.name, record.key
+        );
+        StoreError::new(StoreErrorKind::UnsupportedVersion, text)
+    })
+}
+
+/// What passes by time alone (an approval that expired) is not in it: a record says where the order stood when it was written.
+fn standing(state: &State) -> Standing {
+    match state.stage() {
+        Stage::Open => Standing::Open,
+        Stage::AwaitingApproval { .. } | Stage::Approved { .. } => Standing::Wait,
+        Stage::NeedsReview(_) => Standing::Look,
+        Stage::Settled(_) => Standing::Done,
+    }
+}

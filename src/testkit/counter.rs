@@ -1,0 +1,381 @@
+//! Behind the desk: one request from its arrival to its answer, read top to bottom. Everything the server's thread and
+//! the test share lives here.
+//!
+//! wiremock handles one request at a time under its own lock, so nothing here may wait: a late answer is a delay that
+//! wiremock keeps outside that lock.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+
+use super::compare::{Contents, Unreadable};
+use super::fault::{Script, Situation};
+use super::key::BadKey;
+use super::ledger::{Claim, Claimed, MemoryLedger, RowState};
+use super::log::{Decision, Kind, Log};
+use super::reply::Reply;
+use super::route::{Lookup, Route, Served, Work, json_of, route};
+use super::seen::{Did, Seen};
+use super::shop::{Shop, not_found};
+
+/// Whether the desk looks at keys at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    Heeded,
+    Ignored,
+}
+
+/// Called with a request; see `Desk::on_request` and `Desk::after_commit`.
+pub(crate) type Hook = Arc<dyn Fn(&Seen) + Send + Sync>;
+
+/// Work that was done, under which key and by which request.
+#[derive(Clone, Debug)]
+pub(crate) struct Effect {
+    pub(crate) key: Option<String>,
+    pub(crate) number: usize,
+    pub(crate) order_id: Option<String>,
+}
+
+/// Work whose key is taken and which is not done.
+struct StuckWork {
+    claim: Claim,
+    seen: Seen,
+    work: Work,
+}
+
+pub(crate) struct Counter {
+    keys: Keys,
+    pub(crate) ledger: MemoryLedger,
+    pub(crate) log: Log,
+    shop: Mutex<Shop>,
+    script: Mutex<Script>,
+    served: Mutex<Vec<Arc<Served>>>,
+    on_request: Mutex<Vec<Hook>>,
+    after_commit: Mutex<Vec<Hook>>,
+    effects: Mutex<Vec<Effect>>,
+    stuck: Mutex<Vec<StuckWork>>,
+    /// What panicked in the test's own code, for the assertions to report.
+    panics: Mutex<Vec<String>>,
+}
+
+impl Counter {
+    pub(crate) fn new(keys: Keys) -> Self {
+        Self {
+            keys,
+            ledger: MemoryLedger::new(),
+            log: Log::default(),
+            shop: Mutex::default(),
+            script: Mutex::default(),
+            served: Mutex::default(),
+            on_request: Mutex::default(),
+            after_commit: Mutex::default(),
+            effects: Mutex::default(),
+            stuck: Mutex::default(),
+            panics: Mutex::default(),
+        }
+    }
+
+    /// Receives a request: hooks, then the decision, then the log. The only way in.
+    pub(crate) fn receive(&self, request: &wiremock::Request) -> Decision {
+        let seen = self.log.arrive(request);
+        let decision = self
+            .call_hooks(&self.on_request, &seen)
+            .unwrap_or_else(|| self.decide(&seen))
+            .under(&seen);
+        self.log.settle(seen.number, &decision);
+        decision
+    }
+
+    fn decide(&self, seen: &Seen) -> Decision {
+        let served = lock(&self.served).clone();
+        match route(seen, &served) {
+            Route::Write(work) => self.decide_order(seen, work),
+            Route::Read(lookup) => {
+                self.log.identify(seen.number, Kind::Lookup, None);
+                self.look_up(&lookup)
+            }
+            Route::Stray => Decision::answer(Did::Nothing, no_such_endpoint(seen)),
+        }
+    }
+
+    /// The order of things: what the script puts in front, the ledger, what the script puts behind.
+    fn decide_order(&self, seen: &Seen, work: Work) -> Decision {
+        let contents = Contents::read(&seen.method, &seen.target(), &seen.body);
+        self.log.identify(seen.number, Kind::Order, contents.clone().ok());
+        let situation = lock(&self.script).next();
+        match situation {
+            Situation::Instead(reply) => return Decision::answer(Did::Nothing, reply),
+            Situation::LoseRequest => return Decision::lost(Did::Nothing),
+            _ => {}
+        }
+        let honest = self.ask_ledger(seen, contents, work, &situation);
+        match situation {
+            Situation::CommitThenLose => Decision::lost(honest.did),
+            Situation::CommitThenReply(reply) => Decision::answer(honest.did, reply),
+            Situation::Late(delay) => Decision { delay, ..honest },
+            _ => honest,
+        }
+    }
+
+    fn ask_ledger(&self, seen: &Seen, contents: Result<Contents, Unreadable>, work: Work, situation: &Situation) -> Decision {
+        let key = match (self.keys, seen.usable_key()) {
+            (Keys::Ignored, _) => None,
+            (Keys::Heeded, Ok(key)) => Some(key),
+            (Keys::Heeded, Err(bad)) => return Decision::answer(Did::Nothing, bad_key(bad)),
+        };
+        let contents = match contents {
+            Ok(contents) => contents,
+            Err(why) => return Decision::answer(Did::Nothing, unreadable(&why.to_string())),
+        };
+        if let Some(refusal) = unfit(seen, &contents, &work) {
+            return Decision::answer(Did::Nothing, refusal);
+        }
+        let Some(key) = key else {
+            return self.work_deaf(seen, &work, situation);
+        };
+        match self.ledger.claim(&key, &contents) {
+            Claimed::New(claim) => self.work_under(claim, seen, work, situation),
+            Claimed::Known(reply) => Decision {
+                replayed: true,
+                ..Decision::answer(Did::Replayed, reply.header("Idempotent-Replayed", "true"))
+            },
+            Claimed::InFlight => Decision::answer(Did::InFlight, in_flight()),
+            Claimed::Conflict => Decision::answer(Did::Conflict, conflict()),
+        }
+    }
+
+    fn work_under(&self, claim: Claim, seen: &Seen, work: Work, situation: &Situation) -> Decision {
+        match situation {
+            Situation::Stuck => {
+                lock(&self.stuck).push(StuckWork {
+                    claim,
+                    seen: seen.clone(),
+                    work,
+                });
+                return Decision::lost(Did::Stuck);
+            }
+            Situation::Store(reply) => {
+                let reply = reply.clone().or_unspeakable();
+                self.ledger.complete(claim, &reply);
+                return self.committed(seen, Did::Claimed, reply);
+            }
+            _ => {}
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.perform(&work, seen))) {
+            Ok(reply) => {
+                self.ledger.complete(claim, &reply);
+                self.committed(seen, Did::Claimed, reply)
+            }
+            Err(panic) => {
+                self.ledger.release(claim);
+                self.panicked("handler", seen, panic.as_ref())
+            }
+        }
+    }
+
+    /// What a server without a ledger does: the work, every time.
+    fn work_deaf(&self, seen: &Seen, work: &Work, situation: &Situation) -> Decision {
+        match situation {
+            Situation::Stuck => return Decision::lost(Did::Deaf),
+            Situation::Store(reply) => return Decision::answer(Did::Deaf, reply.clone()),
+            _ => {}
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.perform(work, seen))) {
+            Ok(reply) => self.committed(seen, Did::Deaf, reply),
+            Err(panic) => self.panicked("handler", seen, panic.as_ref()),
+        }
+    }
+
+    /// Does the work. What is answered below 400 took effect.
+    fn perform(&self, work: &Work, seen: &Seen) -> Reply {
+        let (reply, order_id) = match work {
+            Work::Place => {
+                let (reply, id) = lock(&self.shop).place(fields(seen));
+                (reply, Some(id))
+            }
+            Work::Amend { order_id } => (lock(&self.shop).amend(order_id, fields(seen)), Some(order_id.clone())),
+            Work::Cancel { order_id } => (lock(&self.shop).cancel(order_id), Some(order_id.clone())),
+            Work::Serve(served, request) => (served.call(request).or_unspeakable(), None),
+        };
+        if reply.code() < 400 {
+            lock(&self.effects).push(Effect {
+                key: seen.key.clone(),
+                number: seen.number,
+                order_id,
+            });
+        }
+        reply
+    }
+
+    fn committed(&self, seen: &Seen, did: Did, reply: Reply) -> Decision {
+        let mut seen = seen.clone();
+        seen.did = did;
+        self.call_hooks(&self.after_commit, &seen)
+            .unwrap_or_else(|| Decision::answer(did, reply))
+    }
+
+    fn look_up(&self, lookup: &Lookup) -> Decision {
+        let reply = match lookup {
+            Lookup::Order { order_id } => lock(&self.shop).show(order_id),
+            Lookup::ByKey { key } => self.look_up_key(key),
+            Lookup::Serve(served, request) => match catch_unwind(AssertUnwindSafe(|| served.call(request))) {
+                Ok(reply) => reply,
+                Err(panic) => return self.panicked("handler", request.seen(), panic.as_ref()),
+            },
+        };
+        Decision::answer(Did::Nothing, reply)
+    }
+
+    fn look_up_key(&self, key: &str) -> Reply {
+        let Some(row) = self.ledger.row(key) else {
+            return not_found();
+        };
+        match (row.state, row.status) {
+            (RowState::Processing, _) => in_flight(),
+            (RowState::Succeeded, Some(status)) => match self.order_of(key) {
+                Some(order_id) => lock(&self.shop).show(&order_id),
+                None => Reply::stored(status, row.headers, row.body),
+            },
+            _ => not_found(),
+        }
+    }
+
+    fn order_of(&self, key: &str) -> Option<String> {
+        let effects = lock(&self.effects);
+        let effect = effects.iter().find(|effect| effect.key.as_deref() == Some(key))?;
+        effect.order_id.clone()
+    }
+
+    /// Ends the work stuck under a key. Says whether there was any.
+    pub(crate) fn finish(&self, key: &str) -> Option<()> {
+        let StuckWork { claim, seen, work } = {
+            let mut stuck = lock(&self.stuck);
+            let place = stuck.iter().position(|stuck| stuck.claim.key() == key)?;
+            stuck.remove(place)
+        };
+        let reply = self.perform(&work, &seen);
+        self.ledger.complete(claim, &reply);
+        Some(())
+    }
+
+    /// Calls the hooks; a decision only if one of them panicked.
+    fn call_hooks(&self, hooks: &Mutex<Vec<Hook>>, seen: &Seen) -> Option<Decision> {
+        // Cloned out of the lock, because a hook may be busy for long and may add hooks itself.
+        let hooks = lock(hooks).clone();
+        hooks.iter().find_map(|hook| {
+            let panic = catch_unwind(AssertUnwindSafe(|| hook(seen))).err()?;
+            Some(self.panicked("hook", seen, panic.as_ref()))
+        })
+    }
+
+    fn panicked(&self, who: &str, seen: &Seen, panic: &(dyn Any + Send)) -> Decision {
+        let said = said(panic);
+        lock(&self.panics).push(format!("a {who} panicked at request #{}: {said}", seen.number));
+        Decision::answer(Did::Panicked, Reply::problem(500, &format!("{who}_panicked"), &said))
+    }
+
+    pub(crate) fn play(&self, script: Script) {
+        *lock(&self.script) = script;
+    }
+
+    pub(crate) fn script_left(&self) -> usize {
+        lock(&self.script).left()
+    }
+
+    pub(crate) fn serve(&self, served: Served) {
+        lock(&self.served).push(Arc::new(served));
+    }
+
+    pub(crate) fn on_request(&self, hook: Hook) {
+        lock(&self.on_request).push(hook);
+    }
+
+    pub(crate) fn after_commit(&self, hook: Hook) {
+        lock(&self.after_commit).push(hook);
+    }
+
+    pub(crate) fn orders(&self) -> Vec<Value> {
+        lock(&self.shop).orders()
+    }
+
+    pub(crate) fn effects(&self) -> Vec<Effect> {
+        lock(&self.effects).clone()
+    }
+
+    pub(crate) fn panics(&self) -> Vec<String> {
+        lock(&self.panics).clone()
+    }
+}
+
+impl Decision {
+    /// The same decision with a reply that HTTP can carry, under the request id of the request it answers: a replay
+    /// belongs to the retry, not to the attempt that placed the order.
+    fn under(mut self, seen: &Seen) -> Self {
+        self.reply = self.reply.map(|reply| match &seen.request_id {
+            Some(request_id) => reply.or_unspeakable().header("X-Request-Id", request_id).or_unspeakable(),
+            None => reply.or_unspeakable(),
+        });
+        self
+    }
+}
+
+/// Why this request is no order, whatever its key. Judged before the claim, so that a corrected one may use the key.
+fn unfit(seen: &Seen, contents: &Contents, work: &Work) -> Option<Reply> {
+    let says_json = seen
+        .header("content-type")
+        .is_some_and(|kind| kind.to_ascii_lowercase().contains("json"));
+    if says_json && !contents.is_json() && !contents.is_empty() {
+        return Some(unreadable("the body is not the JSON it claims to be"));
+    }
+    let needs_object = matches!(work, Work::Place | Work::Amend { .. });
+    (needs_object && !contents.is_json_object()).then(|| Reply::problem(400, "order_invalid", "an order is a JSON object"))
+}
+
+fn bad_key(bad: BadKey) -> Reply {
+    match bad {
+        BadKey::Missing => Reply::problem(400, "idempotency_key_missing", "the request has no Idempotency-Key"),
+        BadKey::Invalid(why) => Reply::problem(400, "idempotency_key_invalid", why),
+    }
+}
+
+fn unreadable(why: &str) -> Reply {
+    Reply::problem(400, "body_unreadable", why)
+}
+
+fn in_flight() -> Reply {
+    let why = "the first request under this key is still being processed; ask again under the same key";
+    Reply::problem(409, "idempotency_in_flight", why).retry_after("1")
+}
+
+fn conflict() -> Reply {
+    let why = "this key was used for other contents; the order placed under it stands";
+    Reply::problem(422, "idempotency_conflict", why)
+}
+
+/// 599, because a 404 would read as an answer about an order.
+fn no_such_endpoint(seen: &Seen) -> Reply {
+    let why = format!("the test desk has no endpoint for {} {}", seen.method, seen.path);
+    Reply::problem(599, "no_such_endpoint", &why)
+}
+
+fn fields(seen: &Seen) -> Map<String, Value> {
+    match json_of(seen) {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(said), _) => (*said).to_owned(),
+        (None, Some(said)) => said.clone(),
+        (None, None) => "something that is no text".to_owned(),
+    }
+}
+
+/// Locks, whoever panicked before: each change behind these locks is one push or one assignment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

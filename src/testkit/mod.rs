@@ -1,0 +1,59 @@
+//! The test desk: an order API that behaves as a good idempotent server, and plays ugly ones on command.
+//!
+//! It stands on the other side of the wire and judges with its own eyes: nothing in here knows how a client mints its
+//! keys or compares its orders.
+//!
+//! ```
+//! use uketsuke::testkit::{Desk, Script};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let desk = Desk::start().await;
+//! desk.script(Script::new().commit_then_lose_reply().status(503).times(2).then_ok());
+//!
+//! // Put the client you test here. This one sends four attempts under one key, as it should.
+//! let http = reqwest::Client::builder().no_proxy().build()?;
+//! for _ in 0..4 {
+//!     let sent = http
+//!         .post(format!("{}/orders", desk.url()))
+//!         .header("Idempotency-Key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
+//!         .body(r#"{"customer":"C-100","items":[{"sku":"SKU-1","qty":2}]}"#);
+//!     let _ = sent.send().await;
+//! }
+//!
+//! desk.assert_one_order_per_key();
+//! desk.assert_one_order(|order| order["customer"] == "C-100");
+//! desk.assert_nothing_suspicious();
+//! desk.assert_script_played();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when; [`Reply`] is an answer;
+//! [`MemoryLedger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
+//! [`Seen`] is one request with what became of it; [`Suspicion`] is what smells.
+//!
+//! wiremock handles one request at a time, so a race in a server never shows through it. The ledger's own atomicity is
+//! a matter of threads on [`MemoryLedger`], not of parallel requests.
+
+mod compare;
+mod counter;
+mod desk;
+mod fault;
+mod key;
+mod ledger;
+mod log;
+mod reply;
+mod route;
+mod seen;
+mod shop;
+mod suspicion;
+
+pub use compare::{Contents, Unreadable};
+pub use desk::{Desk, NothingStuck};
+pub use fault::Script;
+pub use ledger::{Claim, Claimed, MemoryLedger, Row, RowState};
+pub use reply::Reply;
+pub use route::Request;
+pub use seen::{Did, Seen};
+pub use suspicion::Suspicion;

@@ -1,0 +1,159 @@
+//! What is said back to a request: status, headers, body, and the problem+json in which the desk says no.
+
+use serde_json::{Value, json};
+use wiremock::ResponseTemplate;
+
+/// Headers that belong to the stored answer and come back with every replay. `Date`, cookies and request ids belong to
+/// one exchange only.
+const KEPT_HEADERS: [&str; 3] = ["content-type", "etag", "location"];
+
+/// An answer: scripted, given by your own handler, or taken from the ledger.
+///
+/// ```
+/// use serde_json::json;
+/// use uketsuke::testkit::Reply;
+///
+/// let limited = Reply::status(429).retry_after("3");
+/// let booked = Reply::json(201, json!({"booking": 7})).header("ETag", "\"1\"");
+/// # let _ = (limited, booked);
+/// ```
+///
+/// A bare status is a reply too: wherever a method takes `impl Into<Reply>`, `503` will do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    /// A reply with this status: from 400 upward with a problem+json body whose `code` is `scripted`, below without a
+    /// body.
+    ///
+    /// The status must be between 200 and 999. What cannot be said in HTTP (another status, a header with a line break,
+    /// a `Content-Length` of your own) is answered as 500 with the code `unspeakable` instead.
+    pub fn status(code: u16) -> Self {
+        if code >= 400 {
+            Self::problem(code, "scripted", "the script of the test desk says so")
+        } else {
+            Self {
+                status: code,
+                headers: Vec::new(),
+                body: Vec::new(),
+            }
+        }
+    }
+
+    /// A reply with a JSON body and `Content-Type: application/json`.
+    pub fn json(code: u16, body: Value) -> Self {
+        Self {
+            status: code,
+            headers: Vec::new(),
+            body: Vec::new(),
+        }
+        .body("application/json", body.to_string())
+    }
+
+    /// A refusal in `application/problem+json`: `{"type", "title", "status", "code", "detail"}`.
+    ///
+    /// `cause` is what a program branches on and becomes `code`; `detail` is for people.
+    pub fn problem(code: u16, cause: &str, detail: &str) -> Self {
+        let body = json!({
+            "type": format!("urn:problem:{cause}"),
+            "title": cause.replace('_', " "),
+            "status": code,
+            "code": cause,
+            "detail": detail,
+        });
+        Self::json(code, body).content_type("application/problem+json")
+    }
+
+    /// Adds a header line. A name may have several lines, except for `Content-Type`, which is replaced.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if name.eq_ignore_ascii_case("content-type") {
+            return self.content_type(value);
+        }
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds `Retry-After` exactly as given: seconds (`"3"`), an HTTP date, or nonsense for your parser to survive.
+    #[must_use]
+    pub fn retry_after(self, value: &str) -> Self {
+        self.header("Retry-After", value)
+    }
+
+    /// Sets the body and its content type.
+    #[must_use]
+    pub fn body(mut self, content_type: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        self.body = bytes.into();
+        self.content_type(content_type)
+    }
+
+    fn content_type(mut self, value: &str) -> Self {
+        self.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+        self.headers.push(("Content-Type".to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The status.
+    pub fn code(&self) -> u16 {
+        self.status
+    }
+
+    /// The body as it goes over the wire.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The header lines that a ledger keeps.
+    pub(crate) fn kept_headers(&self) -> Vec<(String, String)> {
+        let kept = |name: &str| KEPT_HEADERS.iter().any(|kept| name.eq_ignore_ascii_case(kept));
+        self.headers.iter().filter(|(name, _)| kept(name)).cloned().collect()
+    }
+
+    /// A reply put together again from what a ledger kept.
+    pub(crate) fn stored(status: u16, headers: Vec<(String, String)>, body: Vec<u8>) -> Self {
+        Self { status, headers, body }
+    }
+
+    /// The same reply, or a 500 that says why this one cannot be said in HTTP.
+    pub(crate) fn or_unspeakable(self) -> Self {
+        match self.unspeakable() {
+            None => self,
+            Some(why) => Self::problem(500, "unspeakable", &why),
+        }
+    }
+
+    /// The reply as wiremock speaks it. Call [`Reply::or_unspeakable`] first: wiremock panics on what it can't say.
+    pub(crate) fn template(&self) -> ResponseTemplate {
+        let template = ResponseTemplate::new(self.status).set_body_bytes(self.body.as_slice());
+        self.headers.iter().fold(template, |template, (name, value)| {
+            template.append_header(name.as_str(), value.as_str())
+        })
+    }
+
+    fn unspeakable(&self) -> Option<String> {
+        if !(200..=999).contains(&self.status) {
+            return Some(format!("{} is no final HTTP status", self.status));
+        }
+        self.headers.iter().find_map(|(name, value)| unspeakable_header(name, value))
+    }
+}
+
+impl From<u16> for Reply {
+    fn from(code: u16) -> Self {
+        Self::status(code)
+    }
+}
+
+fn unspeakable_header(name: &str, value: &str) -> Option<String> {
+    // A wrong length trips an assertion inside hyper; the length is the server's to tell.
+    if name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("transfer-encoding") {
+        return Some(format!("{name} is not for a reply to set"));
+    }
+    let name_ok = http::HeaderName::try_from(name).is_ok();
+    let value_ok = http::HeaderValue::try_from(value).is_ok();
+    (!name_ok || !value_ok).then(|| format!("{name:?}: {value:?} is no header line"))
+}
