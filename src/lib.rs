@@ -97,3 +97,8 @@ pub use outcome::{
 pub use policy::{DefaultPolicy, Policy, Proposal};
 pub use recovery::{LeftAlone, Resumed, Resuming, Resumption, Why};
 pub use ruling::{Because, Change, Ruling};
+
+/// README's programs are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -223,7 +223,7 @@ mod tests {
 
     fn claimed() -> Body {
         Body::Order(Record {
-            key: IdempotencyKey::mint().unwrap(),
+            key: "8e03978e-40d5-43dd-bc93-6894a57f9324".parse().unwrap(),
             name: "claimed".to_owned(),
             at: Timestamp::from_millis(1_796_083_366_123),
             standing: Standing::Open,
