@@ -99,7 +99,7 @@ async fn bare_server() -> Result<String, Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
-            drop(tell.send(listener.local_addr()?));
+            tell.send(listener.local_addr()?).ok();
             loop {
                 let (mut stream, _) = listener.accept().await?;
                 tokio::spawn(async move {

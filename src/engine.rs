@@ -84,7 +84,7 @@ impl Engine {
             Claimed::New(claim) | Claimed::Ours(claim) => {
                 let key = claim.intent().key();
                 known.get_or_init(|| key);
-                return Ok(self.board(claim).await);
+                return self.board(claim, key).await.map(Some);
             }
             Claimed::InFlightHere { key, waiting } => {
                 known.get_or_init(|| key);
@@ -109,11 +109,18 @@ impl Engine {
     }
 
     /// Starts the flight in its own task and waits for it without owning it.
-    async fn board(self: &Arc<Self>, claim: Claim) -> Option<Told> {
-        let waiting = claim.waiting()?;
+    async fn board(self: &Arc<Self>, claim: Claim, key: IdempotencyKey) -> Result<Told, Error> {
+        let waiting = claim.waiting();
         let span = order_span(claim.intent());
         tokio::spawn(Arc::clone(self).fly(claim).instrument(span));
-        Some(self.landed(waiting.landing().await?))
+        match waiting.landing().await {
+            Some(landing) => Ok(self.landed(landing)),
+            // It was lost (a panic in a credential provider, say). Not boarded again: what panics once may panic after each send.
+            None => match self.journal.order(key).await? {
+                Some((intent, state)) => Ok(tell(&intent, &state, self.journal.now())),
+                None => Err(Error::still_flying(Some(key))),
+            },
+        }
     }
 
     fn landed(&self, landing: Landing) -> Told {
@@ -156,17 +163,21 @@ impl Engine {
                 },
                 Verdict::Again { not_before } => pace.next(not_before),
             };
-            if made == pacing.attempts {
-                break;
-            }
             // Never sleep past the limit: whoever resumes finds when it is worth trying.
-            if monotonic() + wait >= until {
+            let spent = made == pacing.attempts;
+            if spent || monotonic() + wait >= until {
                 let retry_at = Some(self.journal.now().plus(wait));
-                return self.rest(permit, Rest::TimeSpent { retry_at }).await;
+                let why = if spent {
+                    Rest::AttemptsSpent { retry_at }
+                } else {
+                    Rest::TimeSpent { retry_at }
+                };
+                return self.rest(permit, why).await;
             }
             tokio::time::sleep(wait).await;
         }
-        self.rest(permit, Rest::AttemptsSpent {}).await
+        // No attempt is allowed at all; the builder refuses that.
+        self.rest(permit, Rest::Interrupted {}).await
     }
 
     /// One attempt: written down, sent, written down. `None`: it was not made, since the order no longer waits for one.
@@ -174,16 +185,9 @@ impl Engine {
         if self.retention_passed(permit).await? {
             return Ok(None);
         }
-        let credential = match self.api.keeper() {
-            None => None,
-            Some(keeper) => match keeper.current().await {
-                Ok(credential) => Some(credential),
-                Err(error) => {
-                    tracing::warn!(%error, "no credential to send with");
-                    self.rest(permit, Rest::Unauthorized { status: None }).await?;
-                    return Ok(None);
-                }
-            },
+        let Ok(credential) = self.credential().await else {
+            self.rest(permit, Rest::Unauthorized { status: None }).await?;
+            return Ok(None);
         };
         let number = permit.claim().state().attempts().saturating_add(1);
         let ready = RequestId::mint().map_err(Unsendable::from).and_then(|request| {
@@ -225,6 +229,17 @@ impl Engine {
         Ok(Some((verdict, credential)))
     }
 
+    /// The credential of this attempt. The provider has as long as an attempt: a hung one must not hold an order for ever.
+    async fn credential(&self) -> Result<Option<Credential>, ()> {
+        let Some(keeper) = self.api.keeper() else { return Ok(None) };
+        match tokio::time::timeout(self.api.timeouts().attempt, keeper.current()).await {
+            Ok(Ok(credential)) => return Ok(Some(credential)),
+            Ok(Err(error)) => tracing::warn!(%error, "no credential to send with"),
+            Err(_) => tracing::warn!("the credential provider did not answer in time"),
+        }
+        Err(())
+    }
+
     /// Under the journal's turn: the order still waits for this attempt, and it is written down before it leaves.
     async fn write_sent(&self, permit: &mut Permit, number: u32, request: RequestId) -> Result<bool, JournalError> {
         self.journal
@@ -256,10 +271,14 @@ impl Engine {
             return false;
         };
         *refresh = Refresh::Spent;
-        match keeper.refresh(&used).await {
-            Ok(fresh) => fresh != used,
-            Err(error) => {
+        match tokio::time::timeout(self.api.timeouts().attempt, keeper.refresh(&used)).await {
+            Ok(Ok(fresh)) => fresh != used,
+            Ok(Err(error)) => {
                 tracing::warn!(%error, "the credential could not be refreshed");
+                false
+            }
+            Err(_) => {
+                tracing::warn!("the credential provider did not answer in time");
                 false
             }
         }

@@ -71,7 +71,10 @@ impl ReviewReason {
 #[non_exhaustive]
 pub enum Rest {
     /// The attempt limit was reached.
-    AttemptsSpent {},
+    AttemptsSpent {
+        /// Not worth trying before.
+        retry_at: Option<Timestamp>,
+    },
     /// The total time limit would have passed before the next attempt.
     TimeSpent {
         /// Not worth trying before.

@@ -170,8 +170,9 @@ impl<R> Outcome<R> {
     pub fn next_step(&self) -> NextStep {
         match self {
             Outcome::Succeeded(_) => NextStep::Nothing,
-            Outcome::Rejected(_) | Outcome::Denied(_) => NextStep::FixInput,
-            Outcome::AwaitingApproval(_) | Outcome::NeedsReview(_) | Outcome::Abandoned(_) => NextStep::AskHuman,
+            Outcome::Rejected(_) => NextStep::FixInput,
+            // Policy's no is not a riddle for a model to solve.
+            Outcome::Denied(_) | Outcome::AwaitingApproval(_) | Outcome::NeedsReview(_) | Outcome::Abandoned(_) => NextStep::AskHuman,
         }
     }
 
@@ -521,7 +522,7 @@ impl Error {
         let effect = state.effect();
         let kind = open_kind(state, effect);
         let next = match (kind, state.rest()) {
-            (_, Some(Rest::TimeSpent { retry_at })) => NextStep::Resume { not_before: *retry_at },
+            (_, Some(Rest::AttemptsSpent { retry_at } | Rest::TimeSpent { retry_at })) => NextStep::Resume { not_before: *retry_at },
             (ErrorKind::InDoubt | ErrorKind::NotSent | ErrorKind::StillProcessing, _) => NextStep::Resume { not_before: None },
             _ => NextStep::FixSetup,
         };
@@ -541,7 +542,7 @@ fn open_kind(state: &State, effect: Effect) -> ErrorKind {
         Some(Rest::TooLarge {}) => ErrorKind::ResponseTooLarge,
         Some(Rest::Tls {}) => ErrorKind::Tls,
         None => ErrorKind::StillProcessing,
-        Some(Rest::AttemptsSpent {} | Rest::TimeSpent { .. } | Rest::Interrupted {}) => match (effect, state.last_seen()) {
+        Some(Rest::AttemptsSpent { .. } | Rest::TimeSpent { .. } | Rest::Interrupted {}) => match (effect, state.last_seen()) {
             (Effect::None, _) => ErrorKind::NotSent,
             (
                 _,

@@ -27,6 +27,7 @@ use std::{
 pub(crate) struct Claim {
     intent: Intent,
     state: State,
+    waiting: Waiting,
     /// `None` once landed.
     seat: Option<Seat>,
     store: Weak<dyn Store>,
@@ -112,8 +113,8 @@ impl Claim {
     }
 
     /// For those who wait for this flight.
-    pub(crate) fn waiting(&self) -> Option<Waiting> {
-        self.seat.as_ref().map(Seat::waiting)
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting.clone()
     }
 
     /// The flight's end: the order as it stands now, or a journal that could not write it down.
@@ -298,6 +299,7 @@ impl Clerk {
         Claim {
             intent,
             state,
+            waiting: seat.waiting(),
             seat: Some(seat),
             store: Weak::clone(&self.store),
             now: self.now,

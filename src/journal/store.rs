@@ -75,7 +75,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// What a decision may ask while it holds the turn, and what it may write. What it appends is seen by the questions that follow.
+/// What a decision may ask while it holds the turn, and what it may write. What it appends, its own later `story` shows.
 pub trait Turn: Send {
     /// The newest claim of this (api, operation, origin).
     fn by_origin(&mut self, origin: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>>;

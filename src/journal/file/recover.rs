@@ -159,7 +159,7 @@ fn follows(path: &Path, chain: &Chain, frame: &Frame) -> Result<(), StoreError> 
 }
 
 /// What the record behind this one must name. A `hole` record stands for lost ones and says what their last would have been.
-fn next_prev(frame: &Frame) -> u32 {
+pub(super) fn next_prev(frame: &Frame) -> u32 {
     if let Body::Book { name: "hole", data, .. } = &frame.body
         && let Ok(Mended { after: Some(after), .. }) = serde_json::from_str::<Mended>(data)
         && let Ok(after) = u32::from_str_radix(&after, 16)

@@ -132,7 +132,12 @@ impl Book {
     /// The thread's life: until nobody is left who could ask.
     pub(super) fn serve(mut self, jobs: &Receiver<Job>) {
         loop {
-            match jobs.recv_timeout(SYNC_WITHIN) {
+            // Nothing to make durable: nothing to wake up for.
+            let next = match self.settled() {
+                true => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => jobs.recv_timeout(SYNC_WITHIN),
+            };
+            match next {
                 Ok(job) => self.work(job),
                 Err(RecvTimeoutError::Timeout) => self.rest(),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -159,9 +164,14 @@ impl Book {
         }
     }
 
+    /// Everything is durable and witnessed, or nothing can be any more.
+    fn settled(&self) -> bool {
+        self.poison.is_some() || self.synced >= self.len && self.witnessed >= self.len
+    }
+
     /// Nothing to do: make durable what is not, and leave a word that it is, so that damage to it can be told from a torn write (R12).
     fn rest(&mut self) {
-        if self.poison.is_some() || self.synced >= self.len && self.witnessed >= self.len {
+        if self.settled() {
             return;
         }
         let settled = self.durable(Mark(self.len)).and_then(|()| {
@@ -338,7 +348,8 @@ impl Book {
             return Ok(Vec::new());
         }
         let bytes = self.log.read_from(self.len).map_err(|e| StoreError::io("reading", &self.path, e))?;
-        let found = recover::scan(&self.path, &bytes, self.len, self.chain)?;
+        let before = self.chain;
+        let found = recover::scan(&self.path, &bytes, self.len, before)?;
         let mut torn = Vec::new();
         for placed in &found.records {
             let place = Place {
@@ -357,7 +368,7 @@ impl Book {
             self.append_raw(b"\n")?;
         }
         for hole in &found.holes {
-            torn.push(self.fill(hole, &found.records)?);
+            torn.push(self.fill(hole, before, &found.records)?);
         }
         if let Some(tail) = &found.tail {
             torn.push(self.cut(tail)?);
@@ -408,12 +419,12 @@ impl Book {
     }
 
     /// A torn place with records behind it: copied aside, and overwritten, to the byte, by a record that says so.
-    fn fill(&mut self, hole: &Hole, records: &[recover::Placed]) -> Result<TornReport, StoreError> {
+    fn fill(&mut self, hole: &Hole, known: Chain, records: &[recover::Placed]) -> Result<TornReport, StoreError> {
         let before = records.iter().rev().find(|r| r.at < hole.at).map(|r| &r.frame);
         let behind = records.iter().find(|r| r.at > hole.at).map(|r| &r.frame);
         let (mut mended, report) = self.set_aside(hole, behind)?;
-        let seq = before.map_or(0, |f| f.seq).saturating_add(1);
-        let prev = before.map_or(0, |f| f.crc);
+        let seq = before.map_or(known.seq, |f| f.seq).saturating_add(1);
+        let prev = before.map_or(known.prev, recover::next_prev);
         mended.pad = Some(String::new());
         let (bare, _) = frame::encode(seq, &self.hole_record(&mended)?, self.synced, prev);
         let room = usize::try_from(hole.len).unwrap_or(usize::MAX);
