@@ -101,7 +101,7 @@ pub type Decide = Box<dyn for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Resu
 
 /// Where a journal's records are kept.
 ///
-/// Not for callers of the crate: implement it to keep the journal elsewhere, and hand it to [`Journal::over`](super::Journal::over).
+/// Not for callers of the crate: implement it to keep the journal elsewhere, and hand it to [`JournalBuilder::over`](super::JournalBuilder::over).
 pub trait Store: Send + Sync + fmt::Debug {
     /// The book's own name; two paths to one book have one.
     fn id(&self) -> OwnerId;
