@@ -185,7 +185,7 @@ fn from_hex(hex: &str) -> Option<Bytes> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum NeverLeft {
+pub(crate) enum NeverLeft {
     /// Refused, reset at accept, or not made in time.
     Connect,
     /// The name does not resolve.
@@ -198,7 +198,7 @@ pub enum NeverLeft {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// The attempt's time was up.
     TimedOut,
     /// The connection was closed before a reply.
@@ -215,7 +215,7 @@ pub enum NoAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Half {
+pub(crate) enum Half {
     /// It ended early.
     Cut,
     /// It stopped coming, and the attempt's time was up.
@@ -229,7 +229,7 @@ pub enum Half {
 /// What was seen of one attempt. A fact, never a `Result`: a lost answer is not "an error", it is an order that may exist.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Observed {
+pub(crate) enum Observed {
     /// No byte left. The server has nothing.
     NeverLeft(NeverLeft),
     /// Nothing came back; the server may have everything.

@@ -77,7 +77,7 @@ impl FromStr for IdempotencyKey {
 
 /// Names one HTTP attempt; fresh for each. On the wire: `X-Request-Id`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(Uuid);
+pub(crate) struct RequestId(Uuid);
 
 impl RequestId {
     pub(crate) fn mint() -> Result<Self, NoRandomness> {

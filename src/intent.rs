@@ -3,7 +3,6 @@
 
 use crate::{
     actor::Actor,
-    clock::Timestamp,
     fingerprint::Fingerprint,
     gate,
     ids::{IdempotencyKey, TraceId},
@@ -278,11 +277,10 @@ fn form(contents: &Value) -> Result<String, Invalid> {
 
 /// An order with its key: what the journal keeps and what is sent, on the first attempt and on every other. Cheap to clone.
 #[derive(Clone)]
-pub struct Intent(Arc<Inner>);
+pub(crate) struct Intent(Arc<Inner>);
 
 struct Inner {
     key: IdempotencyKey,
-    claimed_at: Timestamp,
     lineage: Lineage,
     draft: Draft,
 }
@@ -303,27 +301,17 @@ impl Lineage {
 }
 
 impl Intent {
-    pub(crate) fn new(key: IdempotencyKey, claimed_at: Timestamp, lineage: Lineage, draft: Draft) -> Self {
-        Intent(Arc::new(Inner {
-            key,
-            claimed_at,
-            lineage,
-            draft,
-        }))
+    pub(crate) fn new(key: IdempotencyKey, lineage: Lineage, draft: Draft) -> Self {
+        Intent(Arc::new(Inner { key, lineage, draft }))
     }
 
     /// The order's key.
-    pub fn key(&self) -> IdempotencyKey {
+    pub(crate) fn key(&self) -> IdempotencyKey {
         self.0.key
     }
 
-    /// When it was claimed.
-    pub fn claimed_at(&self) -> Timestamp {
-        self.0.claimed_at
-    }
-
     /// 1 for an origin's first order, one more for each that followed a definite no.
-    pub fn generation(&self) -> u32 {
+    pub(crate) fn generation(&self) -> u32 {
         self.0.lineage.generation
     }
 }

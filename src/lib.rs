@@ -70,7 +70,7 @@ mod client;
 pub mod testkit;
 
 pub use actor::Actor;
-pub use answer::{Answer, Half, Head, NeverLeft, NoAnswer, Observed};
+pub use answer::{Answer, Head};
 pub use api::{Api, ApiBuilder};
 pub use attempt::{
     credential::{Credential, CredentialError, Credentials},
@@ -83,11 +83,11 @@ pub use clock::{Boot, Clock, SystemClock, Timestamp};
 pub use dialect::{Dialect, Reading};
 pub use fingerprint::Fingerprint;
 pub use future::BoxFuture;
-pub use ids::{IdempotencyKey, OwnerId, RequestId, TraceId};
-pub use intent::{Columns, Draft, Intent, KeyPlace};
+pub use ids::{IdempotencyKey, OwnerId, TraceId};
+pub use intent::{Columns, Draft, KeyPlace};
 pub use invalid::{Invalid, InvalidConfig};
 pub use journal::{Journal, JournalBuilder, JournalError};
-pub use lifecycle::{Doubt, Effect, Event, Rest, ReviewReason, Settled, Sighting, Stage, State};
+pub use lifecycle::{Effect, ReviewReason};
 pub use operation::{Encoding, Impact, Method, Operation, Route, Unreadable};
 pub use order::{Date, JsonOrder, OrderReceipt, PlaceOrder};
 pub use origin::Origin;

@@ -283,7 +283,7 @@ impl Clerk {
             boot: self.boot.clone(),
             order: draft,
         };
-        let intent = claimed.intent(key, self.now);
+        let intent = claimed.intent(key);
         let state = self.append(turn, key, State::new(), &[Event::Claimed(Box::new(claimed))])?;
         if !state.is_open() {
             return Ok(Claimed::Known { intent, state });
@@ -426,7 +426,7 @@ pub(super) fn fold(story: &[super::Record]) -> Result<(Intent, State), StoreErro
     for record in story {
         let event = event_of(record)?;
         if let (Event::Claimed(claimed), None) = (&event, &intent) {
-            intent = Some(claimed.intent(record.key, record.at));
+            intent = Some(claimed.intent(record.key));
         }
         state = state.after(&event, record.at);
     }

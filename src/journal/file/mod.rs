@@ -10,6 +10,7 @@
 //! ```
 
 mod frame;
+mod mend;
 mod recover;
 mod writer;
 

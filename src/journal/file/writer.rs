@@ -4,8 +4,8 @@
 //! write or sync it is poisoned: a second sync after a failed one lies, so every later call says so until the journal is opened anew.
 
 use super::{
-    frame::{self, Body, Frame, RECORD_CAP},
-    recover::{self, Chain, Hole, Mended},
+    frame::{self, Body, RECORD_CAP},
+    recover::{self, Chain, Mended},
 };
 use crate::{
     clock::{Clock, Timestamp},
@@ -48,35 +48,35 @@ pub(super) enum Job {
 
 /// Where a record stands in the log.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    at: u64,
-    len: usize,
+pub(super) struct Place {
+    pub(super) at: u64,
+    pub(super) len: usize,
 }
 
 /// The open files and all that is known of them.
 pub(super) struct Book {
-    disk: Arc<dyn Disk>,
-    clock: Arc<dyn Clock>,
-    folder: PathBuf,
-    path: PathBuf,
-    lock: Box<dyn DiskFile>,
-    log: Box<dyn DiskFile>,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) folder: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) lock: Box<dyn DiskFile>,
+    pub(super) log: Box<dyn DiskFile>,
     /// Held under an OS lock while this process lives and its book is sound.
-    own: Option<Box<dyn DiskFile>>,
-    owner: OwnerId,
-    index: Index<Place>,
+    pub(super) own: Option<Box<dyn DiskFile>>,
+    pub(super) owner: OwnerId,
+    pub(super) index: Index<Place>,
     /// Origins whose claims were torn and may have been acted on.
-    torn_origins: HashMap<Hash, u64>,
-    chain: Chain,
-    len: u64,
+    pub(super) torn_origins: HashMap<Hash, u64>,
+    pub(super) chain: Chain,
+    pub(super) len: u64,
     /// Everything before it is durable by our own sync (R21).
-    synced: u64,
+    pub(super) synced: u64,
     /// The highest offset that a record in the log says is durable.
-    witnessed: u64,
-    poison: Option<StoreError>,
+    pub(super) witnessed: u64,
+    pub(super) poison: Option<StoreError>,
     /// Raised with the poison: the next opening of the folder starts anew.
-    spent: Arc<AtomicBool>,
-    written: watch::Sender<u64>,
+    pub(super) spent: Arc<AtomicBool>,
+    pub(super) written: watch::Sender<u64>,
 }
 
 pub(super) struct Parts {
@@ -252,7 +252,7 @@ impl Book {
         Ok(Mark(self.len))
     }
 
-    fn durable(&mut self, upto: Mark) -> Result<(), StoreError> {
+    pub(super) fn durable(&mut self, upto: Mark) -> Result<(), StoreError> {
         self.sound()?;
         if upto.0 <= self.synced {
             return Ok(());
@@ -271,7 +271,7 @@ impl Book {
     }
 
     /// One write call for all of it. What could only be written in part is cut back.
-    fn append(&mut self, bodies: Vec<Body>) -> Result<(), StoreError> {
+    pub(super) fn append(&mut self, bodies: Vec<Body>) -> Result<(), StoreError> {
         if bodies.is_empty() {
             return Ok(());
         }
@@ -328,7 +328,7 @@ impl Book {
         Ok(())
     }
 
-    fn learn(&mut self, body: &Body, place: Place) {
+    pub(super) fn learn(&mut self, body: &Body, place: Place) {
         match body {
             Body::Order(record) => self.index.add(&Line::from(record), place),
             Body::Book { name: "hole", data, .. } => {
@@ -405,109 +405,6 @@ impl Book {
         })?;
         self.len = self.len.saturating_add(bytes.len() as u64);
         Ok(())
-    }
-
-    /// A torn tail: copied aside, cut, and a record left that says so.
-    fn cut(&mut self, tail: &Hole) -> Result<TornReport, StoreError> {
-        let (mended, report) = self.set_aside(tail, None)?;
-        let path = self.path.clone();
-        let failed = move |e| StoreError::io("mending", &path, e);
-        self.log.truncate(tail.at).map_err(failed)?;
-        self.append(vec![self.hole_record(&mended)?])?;
-        self.durable(Mark(self.len))?;
-        Ok(report)
-    }
-
-    /// A torn place with records behind it: copied aside, and overwritten, to the byte, by a record that says so.
-    fn fill(&mut self, hole: &Hole, known: Chain, records: &[recover::Placed]) -> Result<TornReport, StoreError> {
-        let before = records.iter().rev().find(|r| r.at < hole.at).map(|r| &r.frame);
-        let behind = records.iter().find(|r| r.at > hole.at).map(|r| &r.frame);
-        let (mut mended, report) = self.set_aside(hole, behind)?;
-        let seq = before.map_or(known.seq, |f| f.seq).saturating_add(1);
-        let prev = before.map_or(known.prev, recover::next_prev);
-        mended.pad = Some(String::new());
-        let (bare, _) = frame::encode(seq, &self.hole_record(&mended)?, self.synced, prev);
-        let room = usize::try_from(hole.len).unwrap_or(usize::MAX);
-        let Some(pad) = room.checked_sub(bare.len()) else {
-            let text = format!(
-                "journal at {} has a torn place of {room} bytes at {} that is too small to mend; a person must look",
-                self.path.display(),
-                hole.at
-            );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
-        };
-        mended.pad = Some(" ".repeat(pad));
-        let body = self.hole_record(&mended)?;
-        let (line, _) = frame::encode(seq, &body, self.synced, prev);
-        let path = self.path.clone();
-        let failed = move |e| StoreError::io("mending", &path, e);
-        let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
-        log.write_at(hole.at, &line).map_err(&failed)?;
-        log.sync().map_err(&failed)?;
-        self.learn(
-            &body,
-            Place {
-                at: hole.at,
-                len: line.len(),
-            },
-        );
-        Ok(report)
-    }
-
-    fn hole_record(&self, mended: &Mended) -> Result<Body, StoreError> {
-        let data = serde_json::to_string(mended).map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
-        Ok(Body::Book {
-            name: "hole",
-            at: self.clock.now(),
-            data,
-        })
-    }
-
-    /// Nothing is ever cut without a copy.
-    fn set_aside(&mut self, hole: &Hole, behind: Option<&Frame>) -> Result<(Mended, TornReport), StoreError> {
-        let len = usize::try_from(hole.len).unwrap_or(usize::MAX);
-        let bytes = self
-            .log
-            .read_at(hole.at, len)
-            .map_err(|e| StoreError::io("reading", &self.path, e))?;
-        let archive = self.folder.join("archive");
-        let failed = |e| StoreError::io("setting a torn record aside in", &archive, e);
-        self.disk.make_dir(&archive).map_err(failed)?;
-        let (copy, mut file) = (0..)
-            .map(|n: u32| match n {
-                0 => archive.join(format!("torn-{}", hole.at)),
-                n => archive.join(format!("torn-{}-{n}", hole.at)),
-            })
-            .find_map(|copy| match self.disk.open(&copy, How::CreateNew) {
-                Ok(file) => Some(Ok((copy, file))),
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => None,
-                Err(e) => Some(Err(failed(e))),
-            })
-            .unwrap_or_else(|| Err(failed(std::io::ErrorKind::AlreadyExists.into())))?;
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let n = file.append(rest).map_err(failed)?;
-            rest = rest.get(n.max(1)..).unwrap_or_default();
-        }
-        file.sync().map_err(failed)?;
-        self.disk.sync_dir(&archive).map_err(failed)?;
-        self.disk.sync_dir(&self.folder).map_err(failed)?;
-        let (keys, origins) = recover::readable(&bytes);
-        let mended = Mended {
-            offset: hole.at,
-            bytes: hole.len,
-            copy: copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string(),
-            keys,
-            origins,
-            after: behind.map(|frame| format!("{:08x}", frame.prev)),
-            pad: None,
-        };
-        let report = TornReport {
-            offset: hole.at,
-            bytes: hole.len,
-            copy,
-        };
-        Ok((mended, report))
     }
 
     fn story(&mut self, key: IdempotencyKey) -> Result<Vec<Record>, StoreError> {

@@ -1,0 +1,116 @@
+//! Closing what is torn: under the folder's lock, never without a copy, and with a record left that says so (R12).
+
+use super::{
+    frame::{self, Body, Frame},
+    recover::{self, Chain, Hole, Mended},
+    writer::{Book, Place},
+};
+use crate::journal::{
+    disk::How,
+    store::{Mark, StoreError, StoreErrorKind, TornReport},
+};
+
+impl Book {
+    /// A torn tail: copied aside, cut, and a record left that says so.
+    pub(super) fn cut(&mut self, tail: &Hole) -> Result<TornReport, StoreError> {
+        let (mended, report) = self.set_aside(tail, None)?;
+        let path = self.path.clone();
+        let failed = move |e| StoreError::io("mending", &path, e);
+        self.log.truncate(tail.at).map_err(failed)?;
+        self.append(vec![self.hole_record(&mended)?])?;
+        self.durable(Mark(self.len))?;
+        Ok(report)
+    }
+
+    /// A torn place with records behind it: copied aside, and overwritten, to the byte, by a record that says so.
+    pub(super) fn fill(&mut self, hole: &Hole, known: Chain, records: &[recover::Placed]) -> Result<TornReport, StoreError> {
+        let before = records.iter().rev().find(|r| r.at < hole.at).map(|r| &r.frame);
+        let behind = records.iter().find(|r| r.at > hole.at).map(|r| &r.frame);
+        let (mut mended, report) = self.set_aside(hole, behind)?;
+        let seq = before.map_or(known.seq, |f| f.seq).saturating_add(1);
+        let prev = before.map_or(known.prev, recover::next_prev);
+        mended.pad = Some(String::new());
+        let (bare, _) = frame::encode(seq, &self.hole_record(&mended)?, self.synced, prev);
+        let room = usize::try_from(hole.len).unwrap_or(usize::MAX);
+        let Some(pad) = room.checked_sub(bare.len()) else {
+            let text = format!(
+                "journal at {} has a torn place of {room} bytes at {} that is too small to mend; a person must look",
+                self.path.display(),
+                hole.at
+            );
+            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+        };
+        mended.pad = Some(" ".repeat(pad));
+        let body = self.hole_record(&mended)?;
+        let (line, _) = frame::encode(seq, &body, self.synced, prev);
+        let path = self.path.clone();
+        let failed = move |e| StoreError::io("mending", &path, e);
+        let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
+        log.write_at(hole.at, &line).map_err(&failed)?;
+        log.sync().map_err(&failed)?;
+        self.learn(
+            &body,
+            Place {
+                at: hole.at,
+                len: line.len(),
+            },
+        );
+        Ok(report)
+    }
+
+    fn hole_record(&self, mended: &Mended) -> Result<Body, StoreError> {
+        let data = serde_json::to_string(mended).map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
+        Ok(Body::Book {
+            name: "hole",
+            at: self.clock.now(),
+            data,
+        })
+    }
+
+    /// Nothing is ever cut without a copy.
+    fn set_aside(&mut self, hole: &Hole, behind: Option<&Frame>) -> Result<(Mended, TornReport), StoreError> {
+        let len = usize::try_from(hole.len).unwrap_or(usize::MAX);
+        let bytes = self
+            .log
+            .read_at(hole.at, len)
+            .map_err(|e| StoreError::io("reading", &self.path, e))?;
+        let archive = self.folder.join("archive");
+        let failed = |e| StoreError::io("setting a torn record aside in", &archive, e);
+        self.disk.make_dir(&archive).map_err(failed)?;
+        let (copy, mut file) = (0..)
+            .map(|n: u32| match n {
+                0 => archive.join(format!("torn-{}", hole.at)),
+                n => archive.join(format!("torn-{}-{n}", hole.at)),
+            })
+            .find_map(|copy| match self.disk.open(&copy, How::CreateNew) {
+                Ok(file) => Some(Ok((copy, file))),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => None,
+                Err(e) => Some(Err(failed(e))),
+            })
+            .unwrap_or_else(|| Err(failed(std::io::ErrorKind::AlreadyExists.into())))?;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let n = file.append(rest).map_err(failed)?;
+            rest = rest.get(n.max(1)..).unwrap_or_default();
+        }
+        file.sync().map_err(failed)?;
+        self.disk.sync_dir(&archive).map_err(failed)?;
+        self.disk.sync_dir(&self.folder).map_err(failed)?;
+        let (keys, origins) = recover::readable(&bytes);
+        let mended = Mended {
+            offset: hole.at,
+            bytes: hole.len,
+            copy: copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string(),
+            keys,
+            origins,
+            after: behind.map(|frame| format!("{:08x}", frame.prev)),
+            pad: None,
+        };
+        let report = TornReport {
+            offset: hole.at,
+            bytes: hole.len,
+            copy,
+        };
+        Ok((mended, report))
+    }
+}

@@ -1,0 +1,397 @@
+//! `State`: an order's events, folded; and what passes by time alone. Pure: no I/O, no clock of its own.
+//!
+//! The fold is total: every event has a meaning in every state, and nothing that arrives after an end vanishes. Lost records can only add
+//! doubt, never take it away (R15).
+
+use super::{Claimed, Effect, Event, Rest, ReviewReason, Settled, Sighting};
+use crate::{
+    answer::{Answer, Head, NoAnswer},
+    clock::Timestamp,
+    ids::OwnerId,
+    ruling::{Because, Ruling},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Where an order stands.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub(crate) enum Stage {
+    /// Sending is permitted: it is in flight, or rests until somebody resumes it.
+    Open,
+    /// A person is asked; nothing of it was sent.
+    AwaitingApproval {
+        /// Silence until then is a no.
+        until: Timestamp,
+    },
+    /// A person said yes; nothing of it was sent yet.
+    Approved {
+        /// Good until.
+        until: Timestamp,
+    },
+    /// A person has to look.
+    NeedsReview(ReviewReason),
+    /// It has an outcome.
+    Settled(Settled),
+}
+
+/// The first attempt that may have had an effect: it stays in every later error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// Which attempt; 0: an attempt that nobody could write down.
+    pub attempt: u32,
+    /// What was seen of it.
+    pub seen: Sighting,
+}
+
+/// An order's events, folded.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    stage: Stage,
+    ruling: Option<Ruling>,
+    attempts: u32,
+    /// Attempts sent, of which nothing was written down yet.
+    unanswered: Vec<u32>,
+    doubts: u32,
+    first_doubt: Option<Doubt>,
+    last_seen: Option<Sighting>,
+    first_possible_send: Option<Timestamp>,
+    retention: Duration,
+    owner: Option<OwnerId>,
+    rest: Option<Rest>,
+    refused_by_person: bool,
+    closed_by_person: bool,
+    freed: bool,
+}
+
+/// How long before a server's retention ends we stop sending (R8): ten minutes, or a quarter of a retention that is short.
+pub(crate) fn retention_margin(retention: Duration) -> Duration {
+    Duration::from_secs(10 * 60).min(retention / 4)
+}
+
+impl State {
+    /// Before any event.
+    pub(crate) fn new() -> Self {
+        State {
+            stage: Stage::Open,
+            ruling: None,
+            attempts: 0,
+            unanswered: Vec::new(),
+            doubts: 0,
+            first_doubt: None,
+            last_seen: None,
+            first_possible_send: None,
+            retention: Duration::ZERO,
+            owner: None,
+            rest: None,
+            refused_by_person: false,
+            closed_by_person: false,
+            freed: false,
+        }
+    }
+
+    /// What the order comes to with one more event. Total and pure.
+    #[must_use]
+    pub(crate) fn after(mut self, event: &Event, at: Timestamp) -> Self {
+        match event {
+            Event::Claimed(claimed) => self.claimed(claimed, at),
+            Event::Joined { .. } => {}
+            Event::Approved { until, .. } => {
+                if let Stage::AwaitingApproval { .. } = self.stage {
+                    self.stage = Stage::Approved { until: *until };
+                }
+            }
+            Event::Refused { by, why } => {
+                // Only what was never cleared can be refused (R2).
+                if self.never_cleared() && !self.is_settled() {
+                    self.refused_by_person = true;
+                    self.stage = denied("refused", format!("{by}: {why}"));
+                }
+            }
+            Event::Cleared { .. } => {
+                // Whatever was decided meanwhile, bytes may leave from here on: the doubt has to be counted.
+                self.first_possible_send.get_or_insert(at);
+                if matches!(self.stage, Stage::AwaitingApproval { .. } | Stage::Approved { .. }) {
+                    self.stage = Stage::Open;
+                }
+            }
+            Event::Sent { attempt, .. } => {
+                self.first_possible_send.get_or_insert(at);
+                self.attempts = self.attempts.max(*attempt);
+                self.unanswered.push(*attempt);
+                self.rest = None;
+            }
+            Event::Observed { attempt, seen, .. } => self.observed(*attempt, seen),
+            Event::Rested { why } => self.rest = Some(why.clone()),
+            Event::Settled(settled) => self.settled(settled),
+            Event::Review { reason, .. } => self.review(*reason),
+            Event::Reconciled {
+                applied,
+                receipt,
+                evidence: _,
+                by: _,
+            } => self.reconciled(*applied, receipt.as_ref()),
+            Event::Abandoned { by, why } => {
+                if !self.is_settled() {
+                    self.closed_by_person = true;
+                    self.stage = Stage::Settled(Settled::Abandoned {
+                        by: by.clone(),
+                        why: why.clone(),
+                    });
+                }
+            }
+            Event::Withdrawn { by, why } => {
+                if self.may_be_withdrawn() {
+                    self.stage = denied("withdrawn", format!("withdrawn by {by}: {why}"));
+                }
+            }
+            Event::Freed { .. } => self.freed = true,
+            Event::TakenOver { owner } => self.taken_over(*owner),
+        }
+        self.unsay_a_no_that_no_longer_holds(event);
+        self
+    }
+
+    /// Nothing that arrives after an end vanishes: bytes that leave after a no, or come to an unclear end after it, make it no definite no.
+    fn unsay_a_no_that_no_longer_holds(&mut self, event: &Event) {
+        let leaving = match event {
+            Event::Cleared { .. } | Event::Sent { .. } => true,
+            Event::Observed { seen, .. } => !seen.proves_no_execution(),
+            _ => false,
+        };
+        if leaving && matches!(self.stage, Stage::Settled(Settled::Rejected { .. } | Settled::Denied { .. })) {
+            self.stage = Stage::NeedsReview(ReviewReason::Contradicted);
+        }
+    }
+
+    fn claimed(&mut self, claimed: &Claimed, at: Timestamp) {
+        if self.ruling.is_some() {
+            // A claim kept in excess is harmless (R12): the first one stands.
+            return;
+        }
+        self.ruling = Some(claimed.ruling.clone());
+        self.retention = claimed.order.retention();
+        self.owner = Some(claimed.owner);
+        self.first_possible_send = claimed.sending_follows.then_some(at);
+        self.stage = match &claimed.ruling {
+            Ruling::Allow(_) => Stage::Open,
+            Ruling::Deny(because) => Stage::Settled(Settled::Denied { because: because.clone() }),
+            Ruling::Ask(_) => Stage::AwaitingApproval {
+                until: claimed.parked_until.unwrap_or(at),
+            },
+        };
+    }
+
+    fn observed(&mut self, attempt: u32, seen: &Sighting) {
+        self.unanswered.retain(|open| *open != attempt);
+        self.last_seen = Some(seen.clone());
+        if !seen.proves_no_execution() {
+            self.doubt(attempt, seen.clone());
+        }
+    }
+
+    fn doubt(&mut self, attempt: u32, seen: Sighting) {
+        self.doubts = self.doubts.saturating_add(1);
+        self.first_doubt.get_or_insert(Doubt { attempt, seen });
+    }
+
+    fn settled(&mut self, new: &Settled) {
+        let late = self.closed_by_person;
+        self.stage = match (&self.stage, new) {
+            _ if late => Stage::NeedsReview(ReviewReason::LateOutcome),
+            // Two senders of one key: what the server did stands, whoever heard of it first.
+            (Stage::Settled(Settled::Succeeded { .. }), Settled::Succeeded { .. }) => return,
+            (Stage::Settled(Settled::Succeeded { .. }), _) => return,
+            (Stage::Settled(Settled::Rejected { .. }), Settled::Rejected { .. }) => return,
+            (Stage::Settled(_), _) => {
+                self.doubt(0, Sighting::NoAnswer(NoAnswer::NotWritten));
+                Stage::NeedsReview(ReviewReason::Contradicted)
+            }
+            (Stage::NeedsReview(reason), Settled::Rejected { .. } | Settled::Denied { .. }) => Stage::NeedsReview(*reason),
+            (_, new) => Stage::Settled(new.clone()),
+        };
+    }
+
+    fn review(&mut self, reason: ReviewReason) {
+        self.stage = match &self.stage {
+            _ if self.closed_by_person => Stage::NeedsReview(ReviewReason::LateOutcome),
+            Stage::Settled(Settled::Succeeded { .. }) => return,
+            Stage::NeedsReview(first) => Stage::NeedsReview(*first),
+            _ => Stage::NeedsReview(reason),
+        };
+    }
+
+    fn reconciled(&mut self, applied: bool, receipt: Option<&Value>) {
+        if matches!(self.stage, Stage::Settled(Settled::Succeeded { .. })) {
+            return;
+        }
+        self.closed_by_person = true;
+        self.stage = Stage::Settled(if applied {
+            Settled::Succeeded {
+                answer: answer_of(receipt),
+                replayed: true,
+            }
+        } else {
+            Settled::Rejected { answer: None }
+        });
+    }
+
+    /// R15: a record that says sending may have begun counts as one attempt without an answer once another owner takes over, and so does each
+    /// attempt of which nothing was written down.
+    fn taken_over(&mut self, owner: OwnerId) {
+        let stranger = self.owner.replace(owner) != Some(owner);
+        self.rest = None;
+        for attempt in std::mem::take(&mut self.unanswered) {
+            self.doubt(attempt, Sighting::NoAnswer(NoAnswer::NotWritten));
+        }
+        if stranger && self.first_possible_send.is_some() {
+            self.doubt(0, Sighting::NoAnswer(NoAnswer::NotWritten));
+        }
+    }
+
+    /// Where the order stands at a moment: the fold, and what passes by time alone.
+    pub(crate) fn at(&self, now: Timestamp) -> Stage {
+        match &self.stage {
+            Stage::AwaitingApproval { until } | Stage::Approved { until } if now >= *until => {
+                denied("expired", "nobody answered in time, and silence is no".to_owned())
+            }
+            Stage::Open if self.may_have_landed() && self.retention_passed(now) => Stage::NeedsReview(ReviewReason::RetentionPassed),
+            stage => stage.clone(),
+        }
+    }
+
+    /// R8: past the server's retention the same key executes again. A clock in doubt counts as passed. The age runs from the first record that
+    /// let bytes leave, never from a take-over or a later attempt.
+    pub(crate) fn retention_passed(&self, now: Timestamp) -> bool {
+        let Some(first) = self.first_possible_send else {
+            return false;
+        };
+        let margin = retention_margin(self.retention);
+        match now.since(first) {
+            Some(age) => age >= self.retention.saturating_sub(margin),
+            // A clock that stands well before a record it wrote is in doubt.
+            None => first.since(now).is_some_and(|behind| behind > margin),
+        }
+    }
+
+    /// Whether the order may have been processed, by everything written down of it (R15).
+    pub(crate) fn effect(&self) -> Effect {
+        match &self.stage {
+            Stage::Settled(Settled::Succeeded { .. }) => Effect::Certain,
+            Stage::Settled(Settled::Rejected { .. } | Settled::Denied { .. }) => Effect::None,
+            _ if self.may_have_landed() => Effect::Possible,
+            _ => Effect::None,
+        }
+    }
+
+    /// [`effect`](State::effect), as a flight that writes all it does down knows it: what is not written was not sent.
+    pub(crate) fn effect_in_flight(&self) -> Effect {
+        match self.effect() {
+            Effect::Possible if self.doubts == 0 && self.unanswered.is_empty() => Effect::None,
+            effect => effect,
+        }
+    }
+
+    /// Over all runs: some attempt may have reached the server. A flight that is not known to have ended may be sending right now.
+    pub(crate) fn may_have_landed(&self) -> bool {
+        self.doubts > 0 || !self.unanswered.is_empty() || (self.first_possible_send.is_some() && self.rest.is_none())
+    }
+
+    /// R1: whether anything but this attempt may have had, or may yet have, an effect.
+    pub(crate) fn others_may_land(&self, attempt: u32) -> bool {
+        self.doubts > 0 || self.unanswered.iter().any(|open| *open != attempt)
+    }
+
+    fn never_cleared(&self) -> bool {
+        self.first_possible_send.is_none()
+    }
+
+    /// R16: only what was never sent, or never left, can be taken back; and only while no flight has it.
+    pub(crate) fn may_be_withdrawn(&self) -> bool {
+        !self.is_settled() && !matches!(self.stage, Stage::NeedsReview(_)) && !self.may_have_landed()
+    }
+
+    fn is_settled(&self) -> bool {
+        matches!(self.stage, Stage::Settled(_))
+    }
+
+    /// Whether resume has something to do: sending is permitted and no outcome is known.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
+    /// R17: a definite no frees the origin for other contents.
+    pub(crate) fn is_definite_no(&self, now: Timestamp) -> bool {
+        match self.at(now) {
+            Stage::Settled(Settled::Rejected { answer }) => answer.is_some(),
+            Stage::Settled(Settled::Denied { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a person freed the origin.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.freed
+    }
+
+    /// R17: after a person's refusal every correction is asked about.
+    pub(crate) fn refused_by_person(&self) -> bool {
+        self.refused_by_person
+    }
+
+    /// Where the order stands by its records alone, whatever time it is.
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// R2: a record says that bytes may leave.
+    pub(crate) fn sending_permitted(&self) -> bool {
+        self.first_possible_send.is_some()
+    }
+
+    /// What was ruled of it.
+    pub(crate) fn ruling(&self) -> Option<&Ruling> {
+        self.ruling.as_ref()
+    }
+
+    /// How many attempts were made, over all runs.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The first attempt that may have had an effect.
+    pub(crate) fn first_doubt(&self) -> Option<&Doubt> {
+        self.first_doubt.as_ref()
+    }
+
+    /// What was last seen.
+    pub(crate) fn last_seen(&self) -> Option<&Sighting> {
+        self.last_seen.as_ref()
+    }
+
+    /// Why the last flight ended without an outcome; `None` while one may be under way.
+    pub(crate) fn rest(&self) -> Option<&Rest> {
+        self.rest.as_ref()
+    }
+
+    /// Who had it last.
+    pub(crate) fn owner(&self) -> Option<OwnerId> {
+        self.owner
+    }
+}
+
+fn denied(rule: &str, reason: String) -> Stage {
+    Stage::Settled(Settled::Denied {
+        because: Because::rule("", rule, reason),
+    })
+}
+
+/// A receipt that a person established, in the form of an answer: whoever reads receipts reads it like any other.
+fn answer_of(receipt: Option<&Value>) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    let body = receipt.map(|r| Bytes::from(r.to_string())).unwrap_or_default();
+    Answer::new(Head::new(StatusCode::OK, headers), body)
+}
