@@ -185,6 +185,7 @@ impl ApiBuilder {
             return Err(fault.into());
         }
         self.pacing.check()?;
+        self.dialect.key_place().check()?;
         let base = Base::parse(&self.base, self.plain)?;
         let name = match self.name {
             Some(name) if name.trim().is_empty() => return Err(Invalid::new("api name", "must not be blank").into()),

@@ -23,14 +23,32 @@ pub enum KeyPlace {
     RawHeader(String),
     /// A header with the UUID in quotes: the Structured Field string that draft-ietf-httpapi-idempotency-key-header (section 2.1) asks for.
     QuotedHeader(String),
+    /// A member of the JSON body, by JSON pointer (RFC 6901): `/idempotency_key`, `/meta/client_order_id`. The claim puts it there, so that the
+    /// journal has the bytes as they are sent; objects on the way are made. The order must not have the member itself.
+    BodyMember(String),
 }
 
 impl KeyPlace {
-    /// Header name and value for a key.
-    pub(crate) fn header(&self, key: IdempotencyKey) -> (&str, String) {
+    /// Header name and value for a key, where it stands in a header.
+    pub(crate) fn header(&self, key: IdempotencyKey) -> Option<(&str, String)> {
         match self {
-            KeyPlace::RawHeader(name) => (name, key.to_string()),
-            KeyPlace::QuotedHeader(name) => (name, format!("\"{key}\"")),
+            KeyPlace::RawHeader(name) => Some((name, key.to_string())),
+            KeyPlace::QuotedHeader(name) => Some((name, format!("\"{key}\""))),
+            KeyPlace::BodyMember(_) => None,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        match self {
+            KeyPlace::RawHeader(name) | KeyPlace::QuotedHeader(name) => match http::HeaderName::try_from(name.as_str()) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Invalid::new("dialect.key", "must be a header's name")),
+            },
+            KeyPlace::BodyMember(pointer) if pointer.len() > 1 && pointer.starts_with('/') => Ok(()),
+            KeyPlace::BodyMember(_) => Err(Invalid::new(
+                "dialect.key",
+                "must be a JSON pointer to a member, such as /idempotency_key",
+            )),
         }
     }
 }
@@ -103,7 +121,7 @@ impl Draft {
             Encoding::Form => (Some("application/x-www-form-urlencoded"), None, Some(form(&contents)?)),
             Encoding::Empty => (None, None, None),
         };
-        Ok(Draft {
+        let draft = Draft {
             api: terms.api,
             operation: O::NAME.to_owned(),
             origin,
@@ -121,7 +139,48 @@ impl Draft {
             key_place: terms.key_place,
             retention_ms: u64::try_from(terms.retention.as_millis()).unwrap_or(u64::MAX),
             scope: terms.scope,
-        })
+        };
+        // Whether the key will find its place is known before there is a key.
+        draft.with_key("")?;
+        Ok(draft)
+    }
+
+    /// The draft as it is claimed: with the key in the body, where the dialect wants it there.
+    pub(crate) fn complete(mut self, key: IdempotencyKey) -> Result<Self, Invalid> {
+        if let Some(json) = self.with_key(&key.to_string())? {
+            self.json = Some(json);
+        }
+        Ok(self)
+    }
+
+    fn with_key(&self, key: &str) -> Result<Option<Box<RawValue>>, Invalid> {
+        let KeyPlace::BodyMember(pointer) = &self.key_place else {
+            return Ok(None);
+        };
+        let refuse = || {
+            Invalid::new(
+                "order",
+                format!("must be JSON with room for the key at {pointer}: objects on the way, and no such member yet"),
+            )
+        };
+        let mut body = self.json().ok_or_else(refuse)?;
+        let mut place = &mut body;
+        for name in pointer.split('/').skip(1) {
+            let name = name.replace("~1", "/").replace("~0", "~");
+            let object = match place {
+                Value::Null => {
+                    *place = Value::Object(serde_json::Map::new());
+                    place.as_object_mut()
+                }
+                other => other.as_object_mut(),
+            };
+            place = object.ok_or_else(refuse)?.entry(name).or_insert(Value::Null);
+        }
+        if !place.is_null() {
+            return Err(refuse());
+        }
+        *place = Value::String(key.to_owned());
+        raw(serde_json::to_vec(&body).map_err(|_| refuse())?).map(Some)
     }
 
     pub(crate) fn with_trace(mut self, trace: TraceId) -> Self {
@@ -328,5 +387,44 @@ impl std::ops::Deref for Intent {
 impl fmt::Debug for Intent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Intent({}, {:?})", self.key(), self.0.draft)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::JsonOrder;
+    use serde_json::json;
+
+    fn draft(place: &str, body: Value) -> Result<Draft, Invalid> {
+        let terms = Terms {
+            api: "api".to_owned(),
+            dialect: "test".to_owned(),
+            key_place: KeyPlace::BodyMember(place.to_owned()),
+            retention: Duration::from_secs(86_400),
+            scope: None,
+        };
+        let order = JsonOrder::new(Route::post("orders"), body);
+        Draft::of(&order, Origin::unknown(), Actor::agent("a"), TraceId::mint().unwrap(), terms)
+    }
+
+    #[test]
+    fn a_key_in_the_body_stands_where_the_dialect_says_and_not_in_the_fingerprint() {
+        let key: IdempotencyKey = "8e03978e-40d5-43dd-bc93-6894a57f9324".parse().unwrap();
+        let bare = draft("/meta/client_order_id", json!({"sku": "A"})).unwrap();
+        let fingerprint = bare.fingerprint().clone();
+        let whole = bare.complete(key).unwrap();
+        assert_eq!(
+            whole.json().unwrap(),
+            json!({"sku": "A", "meta": {"client_order_id": key.to_string()}})
+        );
+        assert_eq!(*whole.fingerprint(), fingerprint);
+    }
+
+    #[test]
+    fn an_order_without_room_for_the_key_is_refused_before_there_is_one() {
+        assert!(draft("/key", json!({"key": "mine"})).is_err());
+        assert!(draft("/meta/key", json!({"meta": "text"})).is_err());
+        assert!(draft("/key", json!(["a"])).is_err());
     }
 }

@@ -25,7 +25,6 @@ impl Outgoing {
     pub(crate) fn order(permit: &Permit, request: RequestId, attempt: u32, credential: Option<&Credential>) -> Result<Self, Unsendable> {
         let intent = permit.claim().intent();
         let route = intent.route();
-        let (key_header, key) = intent.key_place().header(intent.key());
         let mut head = Request::builder()
             .method(route.method().as_str())
             .uri(route.target())
@@ -43,8 +42,10 @@ impl Outgoing {
             credential.put(out.headers_mut());
         }
         // Last, and by `insert`: one key header, whatever came before.
-        let name = HeaderName::try_from(key_header).map_err(Unsendable::of)?;
-        out.headers_mut().insert(name, HeaderValue::try_from(key).map_err(Unsendable::of)?);
+        if let Some((name, key)) = intent.key_place().header(intent.key()) {
+            let name = HeaderName::try_from(name).map_err(Unsendable::of)?;
+            out.headers_mut().insert(name, HeaderValue::try_from(key).map_err(Unsendable::of)?);
+        }
         Ok(Outgoing(out))
     }
 

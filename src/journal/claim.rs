@@ -281,7 +281,9 @@ impl Clerk {
             ruling,
             owner: self.owner,
             boot: self.boot.clone(),
-            order: draft,
+            order: draft
+                .complete(key)
+                .map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?,
         };
         let intent = claimed.intent(key);
         let state = self.append(turn, key, State::new(), &[Event::Claimed(Box::new(claimed))])?;
