@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Version,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect, retry};
 use std::{error::Error, fmt, io, iter, mem, net::IpAddr};
@@ -182,9 +182,6 @@ impl HttpWire {
     }
 
     /// Sends one request, once, and tells what was seen, at the latest when the attempt's time is up.
-    ///
-    /// Where the server gave the body no length and ends it by closing, its end can't be told from a cut: the judge must not take such a
-    /// body for whole unless it reads as whole.
     pub(crate) async fn send(&self, ready: Ready) -> Observed {
         let mut response = match self.client.execute(ready.0).await {
             Ok(response) => response,
@@ -196,10 +193,18 @@ impl HttpWire {
         }
         let headers = mem::take(response.headers_mut());
         let encoded = is_encoded(&headers);
+        let framed = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
         let head = Head::new(response.status(), headers);
         match self.read(&mut response).await {
             Ok(body) if encoded && !body.is_empty() => Observed::HalfAnswer(head, Half::Undecodable),
-            Ok(body) => Observed::Answered(Answer::new(head, body)),
+            Ok(body) => {
+                let answer = Answer::new(head, body);
+                // Without a length, the end of a body and a cut look alike: JSON that is not whole was cut.
+                match !framed && answer.says_json() && answer.json().is_none() {
+                    true => Observed::HalfAnswer(answer.head().clone(), Half::Cut),
+                    false => Observed::Answered(answer),
+                }
+            }
             Err(half) => Observed::HalfAnswer(head, half),
         }
     }
@@ -639,6 +644,13 @@ mod tests {
         check(server.post().await, answered(201, "{\"id\""));
         let server = Server::new(&[("HTTP/1.1 201 Created\r\n\r\n{\"id\"", Reset)]).await;
         check(server.post().await, half(201, Half::Cut));
+        // What calls itself JSON must read as whole.
+        const CUT: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n\r\n{\"id\"";
+        let server = Server::new(&[(CUT, Close)]).await;
+        check(server.post().await, half(201, Half::Cut));
+        const WHOLE: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n\r\n{\"id\":1}";
+        let server = Server::new(&[(WHOLE, Close)]).await;
+        check(server.post().await, answered(201, "{\"id\":1}"));
     }
 
     #[tokio::test]
