@@ -155,22 +155,24 @@ impl Engine {
             let Some((verdict, used)) = self.attempt(permit).await? else {
                 return Ok(());
             };
-            let wait = match verdict {
+            let (wait, asked) = match verdict {
                 Verdict::Settle(_) | Verdict::Review(_) | Verdict::Stop(_) => return Ok(()),
                 Verdict::RefreshCredential { status } => match self.refresh(&mut refresh, used).await {
-                    true => Duration::ZERO,
+                    true => (Duration::ZERO, false),
                     false => return self.rest(permit, Rest::Unauthorized { status: Some(status) }).await,
                 },
-                Verdict::Again { not_before } => pace.next(not_before),
+                Verdict::Again { not_before } => (pace.next(not_before), not_before.is_some()),
             };
             // Never sleep past the limit: whoever resumes finds when it is worth trying.
             let spent = made == pacing.attempts;
             if spent || monotonic() + wait >= until {
-                let retry_at = Some(self.journal.now().plus(wait));
-                let why = if spent {
-                    Rest::AttemptsSpent { retry_at }
-                } else {
-                    Rest::TimeSpent { retry_at }
+                let later = Some(self.journal.now().plus(wait));
+                let why = match spent {
+                    // Our own patience ended: only the server's word is worth waiting for.
+                    true => Rest::AttemptsSpent {
+                        retry_at: later.filter(|_| asked),
+                    },
+                    false => Rest::TimeSpent { retry_at: later },
                 };
                 return self.rest(permit, why).await;
             }

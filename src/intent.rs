@@ -7,7 +7,7 @@ use crate::{
     gate,
     ids::{IdempotencyKey, TraceId},
     invalid::Invalid,
-    operation::{Encoding, Impact, Operation, Route, push_encoded},
+    operation::{Encoding, Impact, OURS, Operation, Route, push_encoded},
     origin::{Hash, Origin, hash_of},
 };
 use serde::{Deserialize, Serialize};
@@ -38,17 +38,28 @@ impl KeyPlace {
         }
     }
 
+    /// A place that no request could carry, or that has another job in it, would only be found out once the order is claimed.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
+        let (sound, cure) = match self {
+            KeyPlace::RawHeader(name) | KeyPlace::QuotedHeader(name) => {
+                let lower = name.to_ascii_lowercase();
+                let taken = OURS.contains(&lower.as_str()) && lower != "idempotency-key";
+                let sound = !taken && http::HeaderName::try_from(lower).is_ok();
+                (sound, "must be a header of the key's own, such as Idempotency-Key")
+            }
+            KeyPlace::BodyMember(pointer) => {
+                let sound = pointer.len() > 1 && pointer.starts_with('/');
+                (sound, "must be a JSON pointer to a member, such as /idempotency_key")
+            }
+        };
+        if sound { Ok(()) } else { Err(Invalid::new("dialect.key", cure)) }
+    }
+
+    /// The header's name in lower case, where the key stands in one.
+    fn header_name(&self) -> Option<String> {
         match self {
-            KeyPlace::RawHeader(name) | KeyPlace::QuotedHeader(name) => match http::HeaderName::try_from(name.as_str()) {
-                Ok(_) => Ok(()),
-                Err(_) => Err(Invalid::new("dialect.key", "must be a header's name")),
-            },
-            KeyPlace::BodyMember(pointer) if pointer.len() > 1 && pointer.starts_with('/') => Ok(()),
-            KeyPlace::BodyMember(_) => Err(Invalid::new(
-                "dialect.key",
-                "must be a JSON pointer to a member, such as /idempotency_key",
-            )),
+            KeyPlace::RawHeader(name) | KeyPlace::QuotedHeader(name) => Some(name.to_ascii_lowercase()),
+            KeyPlace::BodyMember(_) => None,
         }
     }
 }
@@ -113,6 +124,11 @@ impl Draft {
         actor.check()?;
         let route = op.route();
         route.check()?;
+        if let Some(name) = terms.key_place.header_name()
+            && route.headers().iter().any(|(known, _)| *known == name)
+        {
+            return Err(Invalid::new(format!("header {name}"), "must be left to the idempotency key"));
+        }
         let bytes = gate::to_json("order", op)?;
         let contents: Value = gate::parse_json("order", &bytes)?;
         let fingerprint = Fingerprint::of(O::NAME, &route, &contents)?;

@@ -162,7 +162,7 @@ pub struct Route {
 }
 
 /// Headers that the crate, not the order, decides.
-const OURS: [&str; 13] = [
+pub(crate) const OURS: [&str; 13] = [
     "authorization",
     "connection",
     "content-encoding",
@@ -244,7 +244,8 @@ impl Route {
         self.header("if-match", etag)
     }
 
-    /// A header that belongs to the order. Line breaks, NUL and names that the crate decides itself are refused at submit.
+    /// A header that belongs to the order. Line breaks, NUL, a name that was set before and names that the crate decides itself are refused
+    /// at submit.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         let name = name.to_ascii_lowercase();
@@ -257,6 +258,10 @@ impl Route {
         }
         if http::HeaderValue::try_from(value.as_str()).is_err() {
             return self.wrong(&format!("header {name}"), "must hold no line break, NUL or other control character");
+        }
+        if self.headers.iter().any(|(known, _)| *known == name) {
+            // Of two lines of one name some servers read the first and some the last: two orders under one fingerprint.
+            return self.wrong(&format!("header {name}"), "must be set once");
         }
         self.headers.push((name, value));
         self
@@ -308,6 +313,13 @@ impl Route {
         }
         if self.path.is_empty() {
             return Err(Invalid::new("route.path", "must name a path below the base URL"));
+        }
+        if http::Uri::try_from(self.target()).is_err() {
+            // Everything in it is encoded, so the one way to fail is to be too long.
+            return Err(Invalid::new(
+                "route",
+                "must be shorter: path and query together must stay below 64 KiB",
+            ));
         }
         Ok(())
     }

@@ -278,9 +278,15 @@ impl Journal {
             })
             .await
             .map_err(failed(claim))?;
+        let before = claim.state().effect_in_flight();
         claim.set_state(state);
-        if hurry {
-            self.store.durable(mark).await.map_err(failed(claim))?;
+        if hurry && let Err(source) = self.store.durable(mark).await {
+            // R7: a no that may be lost again with the power is not told, not even as "no effect": resume would send the order once more.
+            let effect = match (before, claim.state().effect_in_flight()) {
+                (Effect::Possible, Effect::None) => Effect::Possible,
+                (_, after) => after,
+            };
+            return Err(JournalError::of(key, effect)(source));
         }
         Ok(told)
     }

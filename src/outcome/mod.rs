@@ -38,8 +38,8 @@ pub enum Outcome<R> {
     Abandoned(Stopped),
 }
 
-/// A success: the server's receipt, and how it came.
-#[derive(Clone, Debug)]
+/// A success: the server's receipt, and how it came. `Debug` hides the value: it is what the server said of the order.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Receipt<R> {
     /// What the server says of the order.
@@ -50,6 +50,16 @@ pub struct Receipt<R> {
     pub replayed: bool,
     /// How many attempts it took, over all runs.
     pub attempts: u32,
+}
+
+impl<R> fmt::Debug for Receipt<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt")
+            .field("key", &self.key)
+            .field("replayed", &self.replayed)
+            .field("attempts", &self.attempts)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The server's definite no.

@@ -95,3 +95,52 @@ pub(crate) fn kill(pid: u32) {
     let status = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     assert!(status.unwrap().success(), "no process {pid} to kill");
 }
+
+/// The one request that was refused for its input: which field, as the error itself and its source name it.
+pub(crate) fn refused_field(error: &uketsuke::Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let invalid = causes.into_iter().find_map(|cause| cause.downcast_ref::<uketsuke::Invalid>());
+    let field = invalid.expect("an invalid input names its field").field.clone();
+    assert!(error.to_string().contains(&field), "{error}");
+    field
+}
+
+/// A provider whose credential is replaced by the next of the list with each refresh; the last one stays.
+#[derive(Clone)]
+pub(crate) struct Tokens(std::sync::Arc<std::sync::Mutex<(Vec<&'static str>, usize)>>);
+
+impl Tokens {
+    pub(crate) fn new(tokens: &[&'static str]) -> Self {
+        Tokens(std::sync::Arc::new(std::sync::Mutex::new((tokens.to_vec(), 0))))
+    }
+
+    /// How often a refresh was asked for.
+    pub(crate) fn refreshes(&self) -> usize {
+        self.0.lock().unwrap().1
+    }
+
+    fn answer(&self) -> uketsuke::BoxFuture<'_, Result<uketsuke::Credential, uketsuke::CredentialError>> {
+        let token = uketsuke::Credential::bearer(self.0.lock().unwrap().0[0]);
+        Box::pin(async { token.map_err(uketsuke::CredentialError::new) })
+    }
+}
+
+impl uketsuke::Credentials for Tokens {
+    fn current(&self) -> uketsuke::BoxFuture<'_, Result<uketsuke::Credential, uketsuke::CredentialError>> {
+        self.answer()
+    }
+
+    fn refresh<'a>(
+        &'a self,
+        _stale: &'a uketsuke::Credential,
+    ) -> uketsuke::BoxFuture<'a, Result<uketsuke::Credential, uketsuke::CredentialError>> {
+        {
+            let mut tokens = self.0.lock().unwrap();
+            tokens.1 += 1;
+            if tokens.0.len() > 1 {
+                tokens.0.remove(0);
+            }
+        }
+        self.answer()
+    }
+}

@@ -9,8 +9,13 @@
     reason = "a test says what it expects, and fails where it stands"
 )]
 
+mod bare;
 mod child;
 mod desk;
 mod house;
+mod input;
 mod kit;
+mod secrets;
 mod story;
+mod tape;
+mod wire;
