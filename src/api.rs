@@ -44,6 +44,8 @@ pub struct ApiBuilder {
 
 /// An answer to an order is small; a larger one is not read to its end.
 const ANSWER_CAP: usize = 1 << 20;
+/// What the journal can hold in one record, however much of it has to be escaped.
+const ANSWER_CAP_MAX: usize = 2 << 20;
 /// Two clocks that agree to this much count as agreeing (R8).
 const ALLOWED_SKEW: Duration = Duration::from_secs(30);
 
@@ -104,8 +106,13 @@ impl Api {
             dialect: self.0.dialect.name().to_owned(),
             key_place: self.0.dialect.key_place().clone(),
             retention: self.0.dialect.kept_for(),
-            scope: self.keeper().and_then(Keeper::scope),
+            scope: self.scope(),
         }
+    }
+
+    /// The account that orders go out under now, where the credential provider names one.
+    pub(crate) fn scope(&self) -> Option<String> {
+        self.keeper().and_then(Keeper::scope)
     }
 }
 
@@ -165,7 +172,7 @@ impl ApiBuilder {
         self
     }
 
-    /// The largest answer that is read, in bytes. Default: 1 MiB.
+    /// The largest answer that is read, in bytes. Default: 1 MiB; at most 2 MiB, since the journal keeps it.
     pub fn answer_cap(mut self, bytes: usize) -> Self {
         self.answer_cap = bytes;
         self
@@ -186,6 +193,9 @@ impl ApiBuilder {
         }
         self.pacing.check()?;
         self.dialect.key_place().check()?;
+        if !(1..=ANSWER_CAP_MAX).contains(&self.answer_cap) {
+            return Err(Invalid::new("answer cap", "must be between 1 byte and 2 MiB: the journal keeps the answer").into());
+        }
         let base = Base::parse(&self.base, self.plain)?;
         let name = match self.name {
             Some(name) if name.trim().is_empty() => return Err(Invalid::new("api name", "must not be blank").into()),

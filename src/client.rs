@@ -216,8 +216,8 @@ impl<R> Submit<R> {
         self
     }
 
-    /// Answer within this time. If the outcome is not known by then, the error is `StillProcessing`, and the work goes on: a further call with
-    /// the same origin, or resume, learns what came of it.
+    /// Answer within this time. If the outcome is not known by then, the error is `StillProcessing`, and the work goes on; resume learns what
+    /// came of it.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = Some(limit);
         self

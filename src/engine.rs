@@ -11,13 +11,13 @@ use crate::{
         Outgoing, Unsendable,
         credential::Credential,
         pace::Pace,
-        verdict::{Verdict, verdict},
+        verdict::{Verdict, confirm, verdict},
     },
     clock::monotonic,
     ids::{IdempotencyKey, RequestId},
     intent::{Draft, Intent},
-    journal::{Claim, ClaimTerms, Claimed, Joining, Journal, JournalError, Landing, Mine},
-    lifecycle::{Event, Rest, Sighting, Stage},
+    journal::{Claim, ClaimTerms, Claimed, Journal, JournalError, Landing, Mine},
+    lifecycle::{Event, Rest, ReviewReason, Sighting, Stage},
     outcome::{Error, Outcome, Raw, tell},
     policy::{Judged, Permit, Policy, Proposal, permit},
     ruling::Ruling,
@@ -56,10 +56,12 @@ impl Engine {
     /// One order, from draft to outcome. Runs in a task of its own: a caller who goes away strands nothing.
     pub(crate) async fn submit(self: Arc<Self>, draft: Draft, ruling: Ruling, known: KeyKnown) -> Told {
         let until = monotonic() + self.patience();
-        let mut joining = Joining::Note;
         loop {
-            let claimed = self.journal.claim(draft.clone(), ruling.clone(), self.terms, joining).await?;
-            joining = Joining::Noted;
+            // Once it has met an order, a call hears of that order: asked by its origin again, it could make a new one of what happened since.
+            let claimed = match known.get() {
+                None => self.journal.claim(draft.clone(), ruling.clone(), self.terms).await?,
+                Some(key) => self.journal.retake(*key).await?,
+            };
             if let Some(told) = self.go_on(claimed, until, &known).await? {
                 return told;
             }
@@ -152,12 +154,12 @@ impl Engine {
         let until = monotonic() + self.api.timeouts().total;
         let mut refresh = Refresh::Left;
         for made in 1..=pacing.attempts {
-            let Some((verdict, used)) = self.attempt(permit).await? else {
+            let Some((verdict, used)) = self.attempt(permit, until).await? else {
                 return Ok(());
             };
             let (wait, asked) = match verdict {
                 Verdict::Settle(_) | Verdict::Review(_) | Verdict::Stop(_) => return Ok(()),
-                Verdict::RefreshCredential { status } => match self.refresh(&mut refresh, used).await {
+                Verdict::RefreshCredential { status } => match self.refresh(&mut refresh, used, until).await {
                     true => (Duration::ZERO, false),
                     false => return self.rest(permit, Rest::Unauthorized { status: Some(status) }).await,
                 },
@@ -183,11 +185,11 @@ impl Engine {
     }
 
     /// One attempt: written down, sent, written down. `None`: it was not made, since the order no longer waits for one.
-    async fn attempt(&self, permit: &mut Permit) -> Result<Option<(Verdict, Option<Credential>)>, JournalError> {
-        if self.retention_passed(permit).await? {
+    async fn attempt(&self, permit: &mut Permit, until: Instant) -> Result<Option<(Verdict, Option<Credential>)>, JournalError> {
+        if self.held_back(permit).await? {
             return Ok(None);
         }
-        let Ok(credential) = self.credential().await else {
+        let Ok(credential) = self.credential(until).await else {
             self.rest(permit, Rest::Unauthorized { status: None }).await?;
             return Ok(None);
         };
@@ -213,28 +215,30 @@ impl Engine {
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         span.in_scope(|| tracing::info!(seen = %Sighting::of(&seen), took_ms, "attempt ended"));
 
-        let (intent, dialect) = (permit.claim().intent().clone(), self.api.dialect().clone());
+        // Judged here, off the journal's thread; weighed once more against the story as it stands when it is written.
+        let claim = permit.claim_mut();
+        let judged = verdict(claim.intent(), number, &seen, self.api.dialect(), claim.state());
         let verdict = self
             .journal
-            .write(permit.claim_mut(), move |state, _| {
-                let verdict = verdict(&intent, number, &seen, &dialect, state);
+            .write(claim, move |state, _| {
+                let verdict = confirm(judged, number, state);
                 let observed = Event::Observed {
                     attempt: number,
                     seen: Sighting::of(&seen),
                     took_ms,
                 };
                 let mut events = vec![observed];
-                events.extend(ending(&verdict, &seen));
+                events.extend(ending(&verdict, &seen, state.attempts()));
                 (events, verdict)
             })
             .await?;
         Ok(Some((verdict, credential)))
     }
 
-    /// The credential of this attempt. The provider has as long as an attempt: a hung one must not hold an order for ever.
-    async fn credential(&self) -> Result<Option<Credential>, ()> {
+    /// The credential of this attempt. The provider has as long as the flight: a hung one must not hold an order for ever.
+    async fn credential(&self, until: Instant) -> Result<Option<Credential>, ()> {
         let Some(keeper) = self.api.keeper() else { return Ok(None) };
-        match tokio::time::timeout(self.api.timeouts().attempt, keeper.current()).await {
+        match tokio::time::timeout_at(until, keeper.current()).await {
             Ok(Ok(credential)) => return Ok(Some(credential)),
             Ok(Err(error)) => tracing::warn!(%error, "no credential to send with"),
             Err(_) => tracing::warn!("the credential provider did not answer in time"),
@@ -253,11 +257,13 @@ impl Engine {
             .await
     }
 
-    /// R8: past the server's retention the same key executes again. Looked at before every attempt.
-    async fn retention_passed(&self, permit: &mut Permit) -> Result<bool, JournalError> {
-        let now = self.journal.now();
-        let Stage::NeedsReview(reason) = permit.claim().state().at(now) else {
-            return Ok(false);
+    /// Looked at before every attempt: past the server's retention the same key executes again (R8), and so it does under another account (R9).
+    async fn held_back(&self, permit: &mut Permit) -> Result<bool, JournalError> {
+        let (intent, state) = (permit.claim().intent(), permit.claim().state());
+        let reason = match state.at(self.journal.now()) {
+            Stage::NeedsReview(reason) => reason,
+            _ if state.may_have_landed() && intent.scope() != self.api.scope().as_deref() => ReviewReason::OtherScope,
+            _ => return Ok(false),
         };
         self.journal
             .write(permit.claim_mut(), move |state, _| {
@@ -268,12 +274,12 @@ impl Engine {
     }
 
     /// One refresh a flight, shared by all flights that were refused the same credential. Whether there is another one to try.
-    async fn refresh(&self, refresh: &mut Refresh, used: Option<Credential>) -> bool {
+    async fn refresh(&self, refresh: &mut Refresh, used: Option<Credential>, until: Instant) -> bool {
         let (Refresh::Left, Some(keeper), Some(used)) = (&refresh, self.api.keeper(), used) else {
             return false;
         };
         *refresh = Refresh::Spent;
-        match tokio::time::timeout(self.api.timeouts().attempt, keeper.refresh(&used)).await {
+        match tokio::time::timeout_at(until, keeper.refresh(&used)).await {
             Ok(Ok(fresh)) => fresh != used,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the credential could not be refreshed");
@@ -290,7 +296,15 @@ impl Engine {
     async fn rest(&self, permit: &mut Permit, why: Rest) -> Result<(), JournalError> {
         self.journal
             .write(permit.claim_mut(), move |state, _| {
-                (if state.is_open() { vec![Event::Rested { why }] } else { Vec::new() }, ())
+                let attempts = state.attempts();
+                (
+                    if state.is_open() {
+                        vec![Event::Rested { why, attempts }]
+                    } else {
+                        Vec::new()
+                    },
+                    (),
+                )
             })
             .await
     }
@@ -303,7 +317,7 @@ impl Engine {
 }
 
 /// The event that a verdict ends a flight with.
-fn ending(verdict: &Verdict, seen: &Observed) -> Option<Event> {
+fn ending(verdict: &Verdict, seen: &Observed, attempts: u32) -> Option<Event> {
     match verdict {
         Verdict::Settle(settled) => Some(Event::Settled(settled.clone())),
         Verdict::Review(reason) => Some(Event::Review {
@@ -313,7 +327,10 @@ fn ending(verdict: &Verdict, seen: &Observed) -> Option<Event> {
                 _ => None,
             },
         }),
-        Verdict::Stop(why) => Some(Event::Rested { why: why.clone() }),
+        Verdict::Stop(why) => Some(Event::Rested {
+            why: why.clone(),
+            attempts,
+        }),
         Verdict::Again { .. } | Verdict::RefreshCredential { .. } => None,
     }
 }

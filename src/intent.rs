@@ -385,6 +385,11 @@ impl Intent {
         self.0.key
     }
 
+    /// The order of the same origin that this one followed.
+    pub(crate) fn supersedes(&self) -> Option<IdempotencyKey> {
+        self.0.lineage.supersedes
+    }
+
     /// 1 for an origin's first order, one more for each that followed a definite no.
     pub(crate) fn generation(&self) -> u32 {
         self.0.lineage.generation

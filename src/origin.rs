@@ -53,9 +53,10 @@ impl Origin {
 
     /// Anything else with an id that stays the same: `Origin::custom("ticket", "T-1017")`.
     pub fn custom(scheme: impl Into<String>, id: impl Into<String>) -> Self {
+        // Blanks at the ends are how one thing gets two names.
         Origin(Kind::Named {
-            scheme: scheme.into(),
-            id: id.into(),
+            scheme: scheme.into().trim().to_owned(),
+            id: id.into().trim().to_owned(),
             line: None,
         })
     }
@@ -64,7 +65,7 @@ impl Origin {
     #[must_use]
     pub fn line(mut self, line: impl fmt::Display) -> Self {
         if let Kind::Named { line: place, .. } = &mut self.0 {
-            *place = Some(line.to_string());
+            *place = Some(line.to_string().trim().to_owned());
         }
         self
     }

@@ -106,7 +106,7 @@ struct Found {
 pub(crate) async fn resume_each(engine: Arc<Engine>) -> Result<Resuming, Error> {
     let (found, left_alone) = survey(&engine).await?;
     let (tell, ended) = mpsc::channel(found.len().max(1));
-    let gate = Arc::new(Semaphore::new(engine.resume_at_once));
+    let gate = Arc::new(Semaphore::new(engine.resume_at_once.min(Semaphore::MAX_PERMITS)));
     tokio::spawn(async move {
         let mut tasks = JoinSet::new();
         for Found { key, operation, origin } in found {

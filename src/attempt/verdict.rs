@@ -30,6 +30,14 @@ pub(crate) enum Verdict {
     Stop(Rest),
 }
 
+/// R1 once more, under the turn in which it is written: the order's story may have grown since it was judged.
+pub(crate) fn confirm(verdict: Verdict, attempt: u32, now: &State) -> Verdict {
+    match verdict {
+        Verdict::Settle(Settled::Rejected { .. }) if now.others_may_land(attempt) => Verdict::Review(ReviewReason::Contradicted),
+        verdict => verdict,
+    }
+}
+
 /// `before`: the order with this attempt written as sent, and nothing known of it yet.
 pub(crate) fn verdict(intent: &Intent, attempt: u32, seen: &Observed, dialect: &Dialect, before: &State) -> Verdict {
     match seen {
@@ -51,6 +59,8 @@ fn answered(intent: &Intent, attempt: u32, answer: &Answer, dialect: &Dialect, b
         Reading::InProgress => return again,
         // Never a new key: the server has something else under this one.
         Reading::Mismatch => return Verdict::Review(ReviewReason::Mismatch),
+        // Told as a no it would be "corrected" into a second order.
+        Reading::Exists => return Verdict::Review(ReviewReason::AlreadyExists),
         Reading::Refused => return refused(attempt, answer, before),
         Reading::ByStatus => {}
     }
@@ -63,7 +73,9 @@ fn answered(intent: &Intent, attempt: u32, answer: &Answer, dialect: &Dialect, b
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Verdict::RefreshCredential { status: status.as_u16() },
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => again,
         _ if status.is_server_error() => server_error(answer.head(), again),
-        _ => refused(attempt, answer, before),
+        _ if status.is_client_error() => refused(attempt, answer, before),
+        // 101, or a number that HTTP does not know: it says nothing of the order, least of all no.
+        _ => again,
     }
 }
 
@@ -107,6 +119,9 @@ fn success(intent: &Intent, answer: &Answer) -> Verdict {
     let Some(body) = answer.json() else {
         return Verdict::Review(ReviewReason::UnreadableSuccess);
     };
+    if says_error(body) {
+        return Verdict::Review(ReviewReason::UnreadableSuccess);
+    }
     let holds = |pointer: &String| body.pointer(pointer).is_some_and(|value| !value.is_null());
     if !intent.receipt_has().iter().all(holds) {
         return Verdict::Review(ReviewReason::UnreadableSuccess);
@@ -122,6 +137,18 @@ fn same_kind(asked: &Value, returned: &Value) -> bool {
     asked.is_object() && returned.is_object() || asked.is_array() && returned.is_array()
 }
 
+/// Some servers put an error into a 200: `{"error": {…}}`, `{"errors": […]}`.
+fn says_error(body: &Value) -> bool {
+    let one = body
+        .get("error")
+        .is_some_and(|error| !matches!(error, Value::Null | Value::Bool(false)));
+    let many = body
+        .get("errors")
+        .and_then(Value::as_array)
+        .is_some_and(|errors| !errors.is_empty());
+    one || many
+}
+
 /// Whether a returned order says something else where both name the same field: some servers ignore that a key was used for other contents
 /// and return the old order. A server may add members, and may list items in another order.
 fn contradicts(asked: &Value, returned: &Value) -> bool {
@@ -130,12 +157,18 @@ fn contradicts(asked: &Value, returned: &Value) -> bool {
             .iter()
             .any(|(name, value)| returned.get(name).is_some_and(|other| contradicts(value, other))),
         (Value::Array(asked), Value::Array(returned)) => {
+            if asked.len() != returned.len() {
+                return true;
+            }
+            // Nearly always in the same order: then one pass tells.
+            if !asked.iter().zip(returned).any(|(value, other)| contradicts(value, other)) {
+                return false;
+            }
             let mut left: Vec<&Value> = returned.iter().collect();
-            asked.len() != returned.len()
-                || !asked.iter().all(|value| {
-                    let found = left.iter().position(|other| !contradicts(value, other));
-                    found.map(|at| left.swap_remove(at)).is_some()
-                })
+            !asked.iter().all(|value| {
+                let found = left.iter().position(|other| !contradicts(value, other));
+                found.map(|at| left.swap_remove(at)).is_some()
+            })
         }
         // A number sent as text, or text as a number, is a difference of spelling.
         (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => {

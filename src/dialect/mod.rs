@@ -25,6 +25,8 @@ pub enum Reading {
     InProgress,
     /// The key was used for other contents.
     Mismatch,
+    /// Such an order exists already, the server says: perhaps this one, placed by an attempt of which nothing is known.
+    Exists,
     /// A refusal of this order.
     Refused,
 }
@@ -115,6 +117,11 @@ fn read_ietf(answer: &Answer) -> Reading {
         // The draft's own examples use one type, `…/idempotency`, for every cause: the status decides.
         (StatusCode::CONFLICT, None | Some("idempotency")) => Reading::InProgress,
         (StatusCode::UNPROCESSABLE_ENTITY, Some("idempotency")) => Reading::Mismatch,
+        (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(code))
+            if code.contains("already_exists") || code.contains("duplicate") =>
+        {
+            Reading::Exists
+        }
         (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, _) => Reading::Refused,
         _ => Reading::ByStatus,
     }

@@ -83,13 +83,6 @@ impl Claimed {
     }
 }
 
-/// Whether a call that meets a known order is written down as a further call. Once per call, however often it has to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joining {
-    Note,
-    Noted,
-}
-
 /// What the client, not the order, decides of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimTerms {
@@ -119,12 +112,51 @@ impl Claim {
 
     /// The flight's end: the order as it stands now, or a journal that could not write it down.
     pub(crate) fn land(mut self, failed: Option<super::JournalError>) {
-        let landing = match failed {
-            Some(error) => Landing::Unwritten(error),
-            None => Landing::Written(self.intent.clone(), Box::new(self.state.clone())),
-        };
-        if let Some(seat) = self.seat.take() {
-            seat.land(landing);
+        match failed {
+            Some(error) => self.leave(Some(error)),
+            None => {
+                let landing = Landing::Written(self.intent.clone(), Box::new(self.state.clone()));
+                if let Some(seat) = self.seat.take() {
+                    seat.land(landing);
+                }
+            }
+        }
+    }
+
+    /// The flight ends without its end being written down. Has it written that the order rests, if the journal still can, so that no process
+    /// waits for this one to die (R13). The seat is kept until then: whoever boards next must not find a rest written under its feet.
+    fn leave(&mut self, failed: Option<super::JournalError>) {
+        let Some(seat) = self.seat.take() else { return };
+        let leaving = Leaving(Some((seat, failed)));
+        let Some(store) = self.store.upgrade() else { return };
+        let (key, at) = (self.intent.key(), self.now);
+        let decide: Decide = Box::new(move |turn| {
+            Box::pin(async move {
+                let state = fold(&turn.story(key).await?)?.1;
+                if state.is_open() && state.rest().is_none() {
+                    let event = Event::Rested {
+                        why: Rest::Interrupted {},
+                        attempts: state.attempts(),
+                    };
+                    let after = state.after(&event, at);
+                    turn.append(record_of(key, &event, at, &after)?);
+                }
+                drop(leaving);
+                Ok(())
+            })
+        });
+        // Handed over by the call itself; there is nobody to wait for it.
+        drop(store.turn(decide));
+    }
+}
+
+/// Leaves the seat however it is dropped, also where the store never runs the decision that holds it.
+struct Leaving(Option<(Seat, Option<super::JournalError>)>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some((seat, Some(error))) = self.0.take() {
+            seat.land(Landing::Unwritten(error));
         }
     }
 }
@@ -137,25 +169,7 @@ impl fmt::Debug for Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.seat.is_none() {
-            return;
-        }
-        let Some(store) = self.store.upgrade() else { return };
-        let (key, at) = (self.intent.key(), self.now);
-        let decide: Decide = Box::new(move |turn| {
-            Box::pin(async move {
-                let why = Rest::Interrupted {};
-                let state = fold(&turn.story(key).await?)?.1;
-                if state.is_open() && state.rest().is_none() {
-                    let event = Event::Rested { why };
-                    let after = state.after(&event, at);
-                    turn.append(record_of(key, &event, at, &after)?);
-                }
-                Ok(())
-            })
-        });
-        // Handed over by the call itself; there is nobody to wait for it.
-        drop(store.turn(decide));
+        self.leave(None);
     }
 }
 
@@ -169,14 +183,7 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    pub(super) async fn claim(
-        &self,
-        turn: &mut dyn Turn,
-        draft: Draft,
-        ruling: Ruling,
-        terms: ClaimTerms,
-        joining: Joining,
-    ) -> Result<Claimed, StoreError> {
+    pub(super) async fn claim(&self, turn: &mut dyn Turn, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, StoreError> {
         let columns = draft.columns();
         let mut lineage = Lineage::FIRST;
         let mut ruling = ruling;
@@ -184,20 +191,21 @@ impl Clerk {
             if let Some(key) = turn.by_origin(origin).await? {
                 let (intent, state) = self.read(turn, key).await?;
                 match self.met(&intent, &state, &draft) {
-                    Met::Same => return self.join(turn, intent, state, &draft, joining).await,
+                    Met::Same => return self.join(turn, intent, state, &draft).await,
                     Met::Drift => return Ok(drift(intent, state, &draft)),
                     Met::Freed => lineage = next_generation(&intent),
                     Met::Corrects => {
                         lineage = next_generation(&intent);
-                        ruling = after_a_persons_no(ruling, &state);
+                        if self.a_person_refused(turn, &intent, &state).await? {
+                            ruling = after_a_persons_no(ruling);
+                        }
+                        self.write_down_silence(turn, key, state)?;
                     }
                 }
             } else if let Some(known) = self.under_another_api(turn, &columns, &draft).await? {
                 return Ok(known);
             }
-        } else if draft.origin().is_unknown()
-            && let Some(known) = self.likely_repeat(turn, &columns, terms.repeat_window).await?
-        {
+        } else if let Some(known) = self.likely_repeat(turn, &columns, &draft, terms.repeat_window).await? {
             return Ok(known);
         }
         self.mint(turn, draft, ruling, lineage, terms).await
@@ -217,26 +225,34 @@ impl Clerk {
         }
     }
 
-    /// A further call met a known order.
-    async fn join(
-        &self,
-        turn: &mut dyn Turn,
-        intent: Intent,
-        state: State,
-        draft: &Draft,
-        joining: Joining,
-    ) -> Result<Claimed, StoreError> {
-        let state = match joining {
-            Joining::Noted => state,
-            Joining::Note => {
-                let joined = Event::Joined {
-                    actor: draft.actor().clone(),
-                    trace: draft.trace(),
-                    tool_call: draft.tool_call().map(str::to_owned),
-                };
-                self.append(turn, intent.key(), state, &[joined])?
+    /// R17: a person refused one of the orders that this one would correct, however many corrections lie between.
+    async fn a_person_refused(&self, turn: &mut dyn Turn, newest: &Intent, state: &State) -> Result<bool, StoreError> {
+        let (mut refused, mut before) = (state.refused_by_person(), newest.supersedes());
+        while let (false, Some(key)) = (refused, before) {
+            let (intent, state) = self.read(turn, key).await?;
+            (refused, before) = (state.refused_by_person(), intent.supersedes());
+        }
+        Ok(refused)
+    }
+
+    /// R7: a no by silence that is about to be acted on is written down first, or a clock that is put back would open the order again.
+    fn write_down_silence(&self, turn: &mut dyn Turn, key: IdempotencyKey, state: State) -> Result<(), StoreError> {
+        match (state.stage(), state.at(self.now)) {
+            (Stage::AwaitingApproval { .. } | Stage::Approved { .. }, Stage::Settled(settled)) => {
+                self.append(turn, key, state, &[Event::Settled(settled)]).map(drop)
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// A further call met a known order.
+    async fn join(&self, turn: &mut dyn Turn, intent: Intent, state: State, draft: &Draft) -> Result<Claimed, StoreError> {
+        let joined = Event::Joined {
+            actor: draft.actor().clone(),
+            trace: draft.trace(),
+            tool_call: draft.tool_call().map(str::to_owned),
         };
+        let state = self.append(turn, intent.key(), state, &[joined])?;
         self.take_up(turn, intent, state).await
     }
 
@@ -248,8 +264,14 @@ impl Clerk {
     /// Who may go on with a known order. A lease is courtesy, the key is what keeps it one order.
     async fn take_up(&self, turn: &mut dyn Turn, intent: Intent, state: State) -> Result<Claimed, StoreError> {
         let key = intent.key();
-        if !matches!(state.at(self.now), Stage::Open) {
-            return Ok(Claimed::Known { intent, state });
+        match state.at(self.now) {
+            Stage::Open => {}
+            // What passed by time alone is written down before it is told, or a clock that is put back would have it sent again (R8).
+            Stage::NeedsReview(reason) if state.is_open() => {
+                let state = self.append(turn, key, state, &[Event::Review { reason, answer: None }])?;
+                return Ok(Claimed::Known { intent, state });
+            }
+            _ => return Ok(Claimed::Known { intent, state }),
         }
         let seat = match self.flights.take(key) {
             Ok(seat) => seat,
@@ -326,24 +348,46 @@ impl Clerk {
     }
 
     /// R11: the repeat guard. An order in doubt counts whatever its age; a clock that stands before the record counts as inside the window; a
-    /// definite no and what a person stopped don't count.
+    /// definite no and what a person stopped don't count. An order that was vouched for as distinct passes, once: the same words about the same
+    /// contents are a further call.
     async fn likely_repeat(
         &self,
         turn: &mut dyn Turn,
         columns: &crate::intent::Columns,
+        draft: &Draft,
         window: Duration,
     ) -> Result<Option<Claimed>, StoreError> {
-        for key in turn.by_repeat(columns.repeat, self.now.minus(window)).await? {
+        let near = turn.by_repeat(columns.repeat, self.now.minus(window)).await?;
+        // A wall clock that leapt within this boot makes the near look far. Claims stand in their true order, so the first that the machine's own
+        // count calls far, or can't date, ends the search among those.
+        let mut leapt = true;
+        for key in turn.by_repeat(columns.repeat, Timestamp::from_millis(i64::MIN)).await? {
+            if !near.contains(&key) && !leapt {
+                continue;
+            }
             let (existing, state) = self.read(turn, key).await?;
+            if !near.contains(&key) && !self.within_by_boot(window, &state) {
+                leapt = false;
+                continue;
+            }
             let counts = match state.at(self.now) {
                 Stage::Settled(settled) => matches!(settled, lifecycle::Settled::Succeeded { .. }),
                 Stage::Open | Stage::AwaitingApproval { .. } | Stage::Approved { .. } | Stage::NeedsReview(_) => true,
             };
-            if counts && !state.is_freed() {
+            let asked_about = draft.origin().is_unknown() || existing.origin() == draft.origin();
+            if counts && asked_about && !state.is_freed() {
                 return Ok(Some(Claimed::LikelyRepeat { existing, state }));
             }
         }
         Ok(None)
+    }
+
+    /// Whether it was claimed within that time of this boot, whatever the wall clock says.
+    fn within_by_boot(&self, window: Duration, state: &State) -> bool {
+        match (&self.boot, state.boot()) {
+            (Some(now), Some(then)) => now.id == then.id && Duration::from_millis(now.up_ms.saturating_sub(then.up_ms)) <= window,
+            _ => false,
+        }
     }
 
     pub(super) async fn withdraw(
@@ -410,12 +454,12 @@ fn next_generation(of: &Intent) -> Lineage {
 }
 
 /// R17: a correction after a person's no is asked about, whatever policy allows.
-fn after_a_persons_no(ruling: Ruling, refused: &State) -> Ruling {
+fn after_a_persons_no(ruling: Ruling) -> Ruling {
     match ruling {
-        Ruling::Allow(because) if refused.refused_by_person() => Ruling::Ask(Because::rule(
+        Ruling::Allow(because) => Ruling::Ask(Because::rule(
             because.policy_version,
             "after_a_persons_no",
-            "a person refused the earlier order of this origin, so its correction is asked about",
+            "a person refused an earlier order of this origin, so its correction is asked about",
         )),
         ruling => ruling,
     }

@@ -12,7 +12,7 @@ mod index;
 mod memory;
 pub mod store;
 
-pub(crate) use claim::{Claim, Claimed, Joining};
+pub(crate) use claim::{Claim, Claimed};
 pub(crate) use flight::Landing;
 pub(crate) use flight::Waiting;
 
@@ -80,6 +80,12 @@ impl JournalError {
     /// know can't be read.
     pub fn effect(&self) -> Effect {
         self.effect
+    }
+
+    /// Where it does not say so itself.
+    fn about(mut self, key: IdempotencyKey) -> Self {
+        self.key.get_or_insert(key);
+        self
     }
 
     fn of(key: IdempotencyKey, effect: Effect) -> impl FnOnce(StoreError) -> JournalError {
@@ -186,8 +192,8 @@ impl Journal {
         &self.torn
     }
 
-    /// Makes everything written durable and gives up this process's ownership. What is in flight goes on unrecorded: call
-    /// [`OrderClient::drain`](crate::OrderClient::drain) first.
+    /// Makes everything written durable and gives up this process's ownership: clones and further openings in this process are closed with it.
+    /// What is in flight can't be written down any more: call [`OrderClient::drain`](crate::OrderClient::drain) first.
     ///
     /// # Errors
     /// The last sync failed: what was told as succeeded may have to be learnt again by resume, under the same keys.
@@ -200,16 +206,17 @@ impl Journal {
     }
 
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
-    pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms, joining: Joining) -> Result<Claimed, JournalError> {
+    pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, JournalError> {
         let desk = self.clerk();
-        self.answer(move |turn| Box::pin(async move { desk.claim(turn, draft, ruling, terms, joining).await }))
+        self.answer(move |turn| Box::pin(async move { desk.claim(turn, draft, ruling, terms).await }))
             .await
     }
 
     /// Takes up an order that nobody is sending, by its key: what resume does, and submit when it meets one (R18).
     pub(crate) async fn retake(&self, key: IdempotencyKey) -> Result<Claimed, JournalError> {
         let desk = self.clerk();
-        self.answer(move |turn| Box::pin(async move { desk.retake(turn, key).await })).await
+        let taken = self.answer(move |turn| Box::pin(async move { desk.retake(turn, key).await })).await;
+        taken.map_err(|error| error.about(key))
     }
 
     /// Runs one of the clerk's decisions and answers once all it saw and wrote is durable: before that, a record of another process, or of
@@ -271,8 +278,10 @@ impl Journal {
                         Mine::TakenOver
                     };
                     let (events, told) = decide(&state, mine);
-                    let hurry = events.iter().any(Event::must_be_durable);
+                    let ours = events.iter().any(Event::must_be_durable);
                     let state = clerk.append(turn, key, state, &events)?;
+                    // An end that somebody else wrote is a rumour until our own sync covers it, and it is about to be told (R21).
+                    let hurry = ours || (events.is_empty() && !state.is_open());
                     Ok((state, hurry, told))
                 })
             })
@@ -294,8 +303,10 @@ impl Journal {
     /// One order as it stands; `None` where there is no such key. Durable before it answers, as everything that is told.
     pub(crate) async fn order(&self, key: IdempotencyKey) -> Result<Option<(Intent, State)>, JournalError> {
         let clerk = self.clerk();
-        let (mark, found) = self.ask(move |turn| Box::pin(async move { clerk.find(turn, key).await })).await?;
-        self.store.durable(mark).await?;
+        let failed = || JournalError::of(key, Effect::Possible);
+        let found = self.ask(move |turn| Box::pin(async move { clerk.find(turn, key).await })).await;
+        let (mark, found) = found.map_err(failed())?;
+        self.store.durable(mark).await.map_err(failed())?;
         Ok(found)
     }
 

@@ -46,6 +46,10 @@ pub enum ReviewReason {
     Contradicted,
     /// The server answered with an order that differs from this one.
     OtherOrderReturned,
+    /// The server says that such an order exists already.
+    AlreadyExists,
+    /// It may have been sent under another account or credential, where this key means nothing (R9).
+    OtherScope,
     /// An outcome came in after a person had closed the order (R4).
     LateOutcome,
 }
@@ -60,6 +64,8 @@ impl ReviewReason {
             ReviewReason::StoredServerError => "the server replays a stored server error for this key",
             ReviewReason::Contradicted => "the server refused, but another attempt of this key may have been processed",
             ReviewReason::OtherOrderReturned => "the server answered with an order that differs from this one",
+            ReviewReason::AlreadyExists => "the server says that such an order exists already",
+            ReviewReason::OtherScope => "it may have been sent under another account, where its key would be a new one",
             ReviewReason::LateOutcome => "an outcome came in after a person had closed the order",
         }
     }
@@ -197,6 +203,9 @@ pub(crate) enum Event {
     Rested {
         /// Why.
         why: Rest,
+        /// How many attempts were made by then, over all runs: if fewer can be read, a record of one was lost, and nobody knows what came
+        /// of it (R2, R15).
+        attempts: u32,
     },
     /// The outcome.
     Settled(Settled),

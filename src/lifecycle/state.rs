@@ -6,7 +6,7 @@
 use super::{Claimed, Effect, Event, Rest, ReviewReason, Settled, Sighting};
 use crate::{
     answer::{Answer, Head, NoAnswer},
-    clock::Timestamp,
+    clock::{Boot, Timestamp},
     ids::OwnerId,
     ruling::{Because, Ruling},
 };
@@ -60,6 +60,8 @@ pub(crate) struct State {
     first_possible_send: Option<Timestamp>,
     retention: Duration,
     owner: Option<OwnerId>,
+    /// When it was claimed, by the machine's own count.
+    boot: Option<Boot>,
     rest: Option<Rest>,
     refused_by_person: bool,
     closed_by_person: bool,
@@ -85,6 +87,7 @@ impl State {
             first_possible_send: None,
             retention: Duration::ZERO,
             owner: None,
+            boot: None,
             rest: None,
             refused_by_person: false,
             closed_by_person: false,
@@ -119,12 +122,16 @@ impl State {
             }
             Event::Sent { attempt, .. } => {
                 self.first_possible_send.get_or_insert(at);
+                self.attempts_before(attempt.saturating_sub(1));
                 self.attempts = self.attempts.max(*attempt);
                 self.unanswered.push(*attempt);
                 self.rest = None;
             }
             Event::Observed { attempt, seen, .. } => self.observed(*attempt, seen),
-            Event::Rested { why } => self.rest = Some(why.clone()),
+            Event::Rested { why, attempts } => {
+                self.attempts_before(*attempts);
+                self.rest = Some(why.clone());
+            }
             Event::Settled(settled) => self.settled(settled),
             Event::Review { reason, .. } => self.review(*reason),
             Event::Reconciled {
@@ -174,6 +181,7 @@ impl State {
         self.ruling = Some(claimed.ruling.clone());
         self.retention = claimed.order.retention();
         self.owner = Some(claimed.owner);
+        self.boot = claimed.boot.clone();
         self.first_possible_send = claimed.sending_follows.then_some(at);
         self.stage = match &claimed.ruling {
             Ruling::Allow(_) => Stage::Open,
@@ -184,7 +192,16 @@ impl State {
         };
     }
 
+    /// Lost records can only add doubt: an attempt that was counted and can't be read may have done anything.
+    fn attempts_before(&mut self, made: u32) {
+        if made > self.attempts {
+            self.attempts = made;
+            self.doubt(made, Sighting::NoAnswer(NoAnswer::NotWritten));
+        }
+    }
+
     fn observed(&mut self, attempt: u32, seen: &Sighting) {
+        self.attempts = self.attempts.max(attempt);
         self.unanswered.retain(|open| *open != attempt);
         self.last_seen = Some(seen.clone());
         if !seen.proves_no_execution() {
@@ -313,8 +330,14 @@ impl State {
         !self.is_settled() && !matches!(self.stage, Stage::NeedsReview(_)) && !self.may_have_landed()
     }
 
-    fn is_settled(&self) -> bool {
+    /// Whether it has an outcome, by its records alone.
+    pub(crate) fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Settled(_))
+    }
+
+    /// When it was claimed, by the machine's own count.
+    pub(crate) fn boot(&self) -> Option<&Boot> {
+        self.boot.as_ref()
     }
 
     /// Whether resume has something to do: sending is permitted and no outcome is known.

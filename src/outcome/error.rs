@@ -146,7 +146,9 @@ impl Error {
 
     /// The origin is known with other contents.
     pub(crate) fn drift(intent: &Intent, state: &State, now: Timestamp, changes: Vec<Change>) -> Self {
-        let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).take(5).collect();
+        // Members of a map may be data: only what looks like a field's name is shown.
+        let plain = |field: &&str| field.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.[]".contains(&b)) && field.len() <= 64;
+        let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).filter(plain).take(5).collect();
         let existing = Existing::of(intent, state, now);
         let text = format!(
             "{} of {} is known as {} ({}) with other contents{}: nothing was sent; a second order from the same source needs its own line",
@@ -170,6 +172,11 @@ impl Error {
     /// The same contents are known under another origin, or the same origin under another api's name.
     pub(crate) fn likely_repeat(intent: &Intent, state: &State, now: Timestamp) -> Self {
         let existing = Existing::of(intent, state, now);
+        // Whether it is that order is what nobody knows; if it is, that order's effect is this one's (R15).
+        let effect = match existing.effect {
+            Effect::None => Effect::None,
+            Effect::Possible | Effect::Certain => Effect::Possible,
+        };
         let text = format!(
             "this looks like {} {} of {} at {} ({}): nothing was sent; if a person says it is another order, give it its own origin, or \
              Origin::distinct with the reason",
@@ -181,7 +188,7 @@ impl Error {
         );
         Error(Arc::new(Inner {
             existing: Some(existing),
-            ..Inner::new(ErrorKind::LikelyRepeat, Effect::None, NextStep::AskHuman, text)
+            ..Inner::new(ErrorKind::LikelyRepeat, effect, NextStep::AskHuman, text)
         }))
     }
 
@@ -211,8 +218,7 @@ impl Error {
     /// The caller's time is up; the flight goes on without it.
     pub(crate) fn still_flying(key: Option<IdempotencyKey>) -> Self {
         let what = key.map_or_else(|| "the order".to_owned(), |key| key.to_string());
-        let text =
-            format!("{what} is still being sent; the work goes on, and resume or a further call with the same origin learns the outcome");
+        let text = format!("{what} is still being sent; the work goes on, and resume learns the outcome");
         Error(Arc::new(Inner {
             key,
             ..Inner::new(

@@ -9,6 +9,7 @@
     reason = "a test says what it expects, and fails where it stands"
 )]
 
+mod adversary;
 mod bare;
 mod child;
 mod desk;

@@ -17,7 +17,7 @@ impl Book {
         let path = self.path.clone();
         let failed = move |e| StoreError::io("mending", &path, e);
         self.log.truncate(tail.at).map_err(failed)?;
-        self.append(vec![self.hole_record(&mended)?])?;
+        self.append(vec![self.hole_record(&mended, 0)?])?;
         self.durable(Mark(self.len))?;
         Ok(report)
     }
@@ -29,20 +29,24 @@ impl Book {
         let (mut mended, report) = self.set_aside(hole, behind)?;
         let seq = before.map_or(known.seq, |f| f.seq).saturating_add(1);
         let prev = before.map_or(known.prev, recover::next_prev);
-        mended.pad = Some(String::new());
-        let (bare, _) = frame::encode(seq, &self.hole_record(&mended)?, self.synced, prev);
         let room = usize::try_from(hole.len).unwrap_or(usize::MAX);
-        let Some(pad) = room.checked_sub(bare.len()) else {
+        let encoded = |book: &Book, mended: &Mended, blanks| {
+            let body = book.hole_record(mended, blanks)?;
+            Ok::<_, StoreError>((frame::encode(seq, &body, book.synced, prev).0, body))
+        };
+        if encoded(self, &mended, 0)?.0.len() > room {
+            // The copy's name is a courtesy; without it the record is no longer than any that can have stood here.
+            mended.copy = None;
+        }
+        let Some(blanks) = room.checked_sub(encoded(self, &mended, 0)?.0.len()) else {
             let text = format!(
-                "journal at {} has a torn place of {room} bytes at {} that is too small to mend; a person must look",
+                "journal at {} has {room} bytes at {} that were never a record: nothing is sent; a person must look",
                 self.path.display(),
                 hole.at
             );
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         };
-        mended.pad = Some(" ".repeat(pad));
-        let body = self.hole_record(&mended)?;
-        let (line, _) = frame::encode(seq, &body, self.synced, prev);
+        let (line, body) = encoded(self, &mended, blanks)?;
         let path = self.path.clone();
         let failed = move |e| StoreError::io("mending", &path, e);
         let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
@@ -58,12 +62,13 @@ impl Book {
         Ok(report)
     }
 
-    fn hole_record(&self, mended: &Mended) -> Result<Body, StoreError> {
+    /// Blanks behind the data are JSON too: they fill a hole to the byte.
+    fn hole_record(&self, mended: &Mended, blanks: usize) -> Result<Body, StoreError> {
         let data = serde_json::to_string(mended).map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
         Ok(Body::Book {
             name: "hole",
             at: self.clock.now(),
-            data,
+            data: data + &" ".repeat(blanks),
         })
     }
 
@@ -96,15 +101,10 @@ impl Book {
         file.sync().map_err(failed)?;
         self.disk.sync_dir(&archive).map_err(failed)?;
         self.disk.sync_dir(&self.folder).map_err(failed)?;
-        let (keys, origins) = recover::readable(&bytes);
         let mended = Mended {
-            offset: hole.at,
-            bytes: hole.len,
-            copy: copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string(),
-            keys,
-            origins,
             after: behind.map(|frame| format!("{:08x}", frame.prev)),
-            pad: None,
+            origins: recover::closed_origins(&bytes),
+            copy: Some(copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string()),
         };
         let report = TornReport {
             offset: hole.at,

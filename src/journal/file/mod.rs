@@ -73,16 +73,19 @@ impl FileStore {
         let (jobs, work) = mpsc::channel();
         let (tell, told) = oneshot::channel();
         let spent = Arc::new(AtomicBool::new(false));
-        let raised = Arc::clone(&spent);
+        let (raised, gone) = (Arc::clone(&spent), Gone(Arc::clone(&spent)));
         let thread = std::thread::Builder::new().name("uketsuke-journal".to_owned());
-        let started = thread.spawn(move || match open_book(&folder, &disk, &clock, raised) {
-            Ok((book, opened)) => {
-                let waited_for = tell.send(Ok(opened)).is_ok();
-                if waited_for {
-                    book.serve(&work);
+        let started = thread.spawn(move || {
+            let _gone = gone;
+            match open_book(&folder, &disk, &clock, raised) {
+                Ok((book, opened)) => {
+                    let waited_for = tell.send(Ok(opened)).is_ok();
+                    if waited_for {
+                        book.serve(&work);
+                    }
                 }
+                Err(error) => drop(tell.send(Err(error))),
             }
-            Err(error) => drop(tell.send(Err(error))),
         });
         started.map_err(|e| StoreError::io("starting the thread of", Path::new("the journal"), e))?;
         let opened = told.await.map_err(|_| closed())??;
@@ -156,8 +159,16 @@ impl Store for FileStore {
     }
 
     fn close(&self) -> BoxFuture<'static, Result<(), StoreError>> {
-        let all = Mark(*self.written.borrow());
-        self.durable(all)
+        self.ask(Job::Close)
+    }
+}
+
+/// The thread is gone, however it ended (a caller's clock may panic on it): the next opening of the folder starts anew.
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -185,6 +196,10 @@ fn open_book(folder: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>, spent:
     disk.make_dir(folder).map_err(|e| unusable(folder, e))?;
     let mut lock = disk.open(&at("lock"), How::Lock).map_err(|e| unusable(folder, e))?;
     lock.lock().map_err(|e| StoreError::io("locking", &at("lock"), e))?;
+    // Removed while we waited for it: others would lock another.
+    if disk.identity(&at("lock")).ok() != lock.identity().ok() {
+        return Err(unusable(&at("lock"), std::io::ErrorKind::NotFound.into()));
+    }
 
     let path = at("log.jsonl");
     let mut log = existing_or_new_log(folder, &path, disk, clock)?;

@@ -5,7 +5,6 @@
 
 use super::frame::{self, Bad, Body, Frame, RECORD_CAP, decode};
 use crate::{
-    ids::IdempotencyKey,
     journal::store::{StoreError, StoreErrorKind},
     origin::Hash,
 };
@@ -198,41 +197,32 @@ fn corrupt(path: &Path, line: u64, what: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, text)
 }
 
-/// What a `hole` record keeps of what it stands for.
+/// What a `hole` record says. With `after` alone it is no longer than any record, so that it fits into the place of each.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mended {
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) copy: String,
-    /// Keys that could still be read.
-    pub(super) keys: Vec<String>,
-    /// Origins whose claims stood in it and may have been acted on: closed until a person looks.
-    pub(super) origins: Vec<String>,
     /// The checksum that the record behind it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<String>,
-    /// Fills the hole to the byte.
+    /// Origins whose claims stood in it and may have been acted on: closed until a person looks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) origins: Vec<String>,
+    /// Where the torn bytes were copied to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) pad: Option<String>,
+    pub(super) copy: Option<String>,
 }
 
-/// Keys and origins still readable in torn bytes. An unfinished write (one line's front, ended by nothing) never returned to its writer, so
-/// nobody acted on it: its origin stays free.
-pub(super) fn readable(torn: &[u8]) -> (Vec<String>, Vec<String>) {
+/// Origins still readable in torn bytes. An unfinished write (one line's front, ended by nothing) never returned to its writer, so nobody acted
+/// on it: its origin stays free.
+pub(super) fn closed_origins(torn: &[u8]) -> Vec<String> {
     let unfinished = torn.starts_with(b"{\"v\":1,\"seq\":\"") && !torn.iter().any(|b| matches!(b, 0 | b'\n'));
-    let keys = after_each(torn, b"\"key\":\"", 36)
-        .filter(|key| key.parse::<IdempotencyKey>().is_ok())
+    if unfinished {
+        return Vec::new();
+    }
+    after_each(torn, b"\"origin\":\"", 64)
+        .filter(|hash| frame::from_hex(hash).is_some_and(|hash| hash != Hash::default()))
         .map(str::to_owned)
-        .collect();
-    let origins = match unfinished {
-        true => Vec::new(),
-        false => after_each(torn, b"\"origin\":\"", 64)
-            .filter(|hash| frame::from_hex(hash).is_some_and(|hash| hash != Hash::default()))
-            .map(str::to_owned)
-            .collect(),
-    };
-    (keys, origins)
+        .collect()
 }
 
 fn after_each<'a>(bytes: &'a [u8], mark: &'a [u8], len: usize) -> impl Iterator<Item = &'a str> {

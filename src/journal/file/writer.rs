@@ -14,7 +14,7 @@ use crate::{
     journal::{
         disk::{Disk, DiskFile, How},
         index::{Index, Line},
-        memory::{decide_now, ready},
+        memory::{closed, decide_now, ready},
         store::{Decide, Mark, Record, StoreError, StoreErrorKind, TornReport, Turn},
     },
     origin::Hash,
@@ -34,6 +34,9 @@ use tokio::sync::{oneshot, watch};
 /// What is written but not yet durable waits no longer than this for the disk.
 const SYNC_WITHIN: Duration = Duration::from_millis(100);
 
+/// Says what it is for, and is long enough for a `hole` to take its place.
+const WITNESS: &str = r#"{"durable":"before"}"#;
+
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked to do.
@@ -44,6 +47,7 @@ pub(super) enum Job {
     Unsettled(Option<IdempotencyKey>, usize, Reply<Vec<IdempotencyKey>>),
     /// Read what others appended.
     Look(Reply<Mark>),
+    Close(Reply<()>),
 }
 
 /// Where a record stands in the log.
@@ -161,6 +165,12 @@ impl Book {
                 drop(reply.send(keys));
             }
             Job::Look(reply) => drop(reply.send(self.look())),
+            Job::Close(reply) => {
+                self.rest();
+                let ended = self.durable(Mark(self.len));
+                self.poisoned(closed());
+                drop(reply.send(ended));
+            }
         }
     }
 
@@ -181,7 +191,7 @@ impl Book {
                     let witness = Body::Book {
                         name: "witness",
                         at: book.clock.now(),
-                        data: "{}".to_owned(),
+                        data: WITNESS.to_owned(),
                     };
                     book.append(vec![witness])?;
                     // Nobody needs the witness itself to be durable.
@@ -198,6 +208,7 @@ impl Book {
     fn sound(&self) -> Result<(), StoreError> {
         match &self.poison {
             None => Ok(()),
+            Some(first) if first.kind() == StoreErrorKind::Closed => Err(first.clone()),
             Some(first) => Err(StoreError::new(
                 StoreErrorKind::Poisoned,
                 format!("an earlier write to the journal failed ({first}): nothing is sent until it is opened anew"),
@@ -226,9 +237,23 @@ impl Book {
         self.sound()?;
         let lock_path = self.folder.join("lock");
         self.lock.lock().map_err(|e| StoreError::io("locking", &lock_path, e))?;
-        let result = work(self);
+        let result = self.locked_where_others_look().and_then(|()| work(self));
         let unlocked = self.lock.unlock().map_err(|e| StoreError::io("unlocking", &lock_path, e));
         result.and_then(|value| unlocked.map(|()| value))
+    }
+
+    /// A lock file that was removed, by whatever cleans up old files, is a lock of our own only: others lock the new one at the path.
+    fn locked_where_others_look(&mut self) -> Result<(), StoreError> {
+        let path = self.folder.join("lock");
+        let ours = self.lock.identity().map_err(|e| StoreError::io("looking at", &path, e))?;
+        if self.disk.identity(&path).is_ok_and(|there| there == ours) {
+            return Ok(());
+        }
+        let text = format!(
+            "{} was removed or replaced while the journal was open: nothing is sent; open it anew",
+            path.display()
+        );
+        Err(self.poisoned(StoreError::new(StoreErrorKind::Replaced, text)))
     }
 
     fn turn(&mut self, decide: Decide) -> Result<Mark, StoreError> {
@@ -334,7 +359,7 @@ impl Book {
             Body::Book { name: "hole", data, .. } => {
                 if let Ok(mended) = serde_json::from_str::<Mended>(data) {
                     let hashes = mended.origins.iter().filter_map(|hex| frame::from_hex(hex));
-                    self.torn_origins.extend(hashes.map(|hash| (hash, mended.offset)));
+                    self.torn_origins.extend(hashes.map(|hash| (hash, place.at)));
                 }
             }
             Body::Book { .. } => {}
@@ -350,7 +375,6 @@ impl Book {
         let bytes = self.log.read_from(self.len).map_err(|e| StoreError::io("reading", &self.path, e))?;
         let before = self.chain;
         let found = recover::scan(&self.path, &bytes, self.len, before)?;
-        let mut torn = Vec::new();
         for placed in &found.records {
             let place = Place {
                 at: placed.at,
@@ -364,16 +388,23 @@ impl Book {
             Some(tail) => tail.at,
             None => self.len.saturating_add(bytes.len() as u64),
         };
+        // Half-mended, the next turn would go past what is torn.
+        let torn = self.mend(before, &found).map_err(|error| self.poisoned(error))?;
+        self.written.send_replace(self.len);
+        Ok(torn)
+    }
+
+    fn mend(&mut self, before: Chain, found: &recover::Scan) -> Result<Vec<TornReport>, StoreError> {
         if found.unended && found.tail.is_none() {
             self.append_raw(b"\n")?;
         }
+        let mut torn = Vec::new();
         for hole in &found.holes {
             torn.push(self.fill(hole, before, &found.records)?);
         }
         if let Some(tail) = &found.tail {
             torn.push(self.cut(tail)?);
         }
-        self.written.send_replace(self.len);
         Ok(torn)
     }
 
