@@ -17,7 +17,7 @@ use crate::{
     ids::{IdempotencyKey, RequestId},
     intent::{Draft, Intent},
     journal::{Claim, ClaimTerms, Claimed, Journal, JournalError, Landing, Mine},
-    lifecycle::{Event, Rest, ReviewReason, Sighting, Stage},
+    lifecycle::{Event, Rest, ReviewReason, Sighting, Stage, State},
     outcome::{Error, Outcome, Raw, tell},
     policy::{Judged, Permit, Policy, Proposal, permit},
     ruling::Ruling,
@@ -228,7 +228,7 @@ impl Engine {
                     took_ms,
                 };
                 let mut events = vec![observed];
-                events.extend(ending(&verdict, &seen, state.attempts()));
+                events.extend(ending(&verdict, &seen, state));
                 (events, verdict)
             })
             .await?;
@@ -296,15 +296,7 @@ impl Engine {
     async fn rest(&self, permit: &mut Permit, why: Rest) -> Result<(), JournalError> {
         self.journal
             .write(permit.claim_mut(), move |state, _| {
-                let attempts = state.attempts();
-                (
-                    if state.is_open() {
-                        vec![Event::Rested { why, attempts }]
-                    } else {
-                        Vec::new()
-                    },
-                    (),
-                )
+                (if state.is_open() { vec![state.resting(why)] } else { Vec::new() }, ())
             })
             .await
     }
@@ -317,7 +309,7 @@ impl Engine {
 }
 
 /// The event that a verdict ends a flight with.
-fn ending(verdict: &Verdict, seen: &Observed, attempts: u32) -> Option<Event> {
+fn ending(verdict: &Verdict, seen: &Observed, state: &State) -> Option<Event> {
     match verdict {
         Verdict::Settle(settled) => Some(Event::Settled(settled.clone())),
         Verdict::Review(reason) => Some(Event::Review {
@@ -327,10 +319,7 @@ fn ending(verdict: &Verdict, seen: &Observed, attempts: u32) -> Option<Event> {
                 _ => None,
             },
         }),
-        Verdict::Stop(why) => Some(Event::Rested {
-            why: why.clone(),
-            attempts,
-        }),
+        Verdict::Stop(why) => Some(state.resting(why.clone())),
         Verdict::Again { .. } | Verdict::RefreshCredential { .. } => None,
     }
 }

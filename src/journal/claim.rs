@@ -134,10 +134,7 @@ impl Claim {
             Box::pin(async move {
                 let state = fold(&turn.story(key).await?)?.1;
                 if state.is_open() && state.rest().is_none() {
-                    let event = Event::Rested {
-                        why: Rest::Interrupted {},
-                        attempts: state.attempts(),
-                    };
+                    let event = state.resting(Rest::Interrupted {});
                     let after = state.after(&event, at);
                     turn.append(record_of(key, &event, at, &after)?);
                 }

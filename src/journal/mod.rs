@@ -11,6 +11,8 @@ mod flight;
 mod index;
 mod memory;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use claim::{Claim, Claimed};
 pub(crate) use flight::Landing;
@@ -266,7 +268,8 @@ impl Journal {
         F: FnOnce(&State, Mine) -> (Vec<Event>, T) + Send + 'static,
     {
         let key = claim.intent().key();
-        let failed = |claim: &Claim| JournalError::of(key, claim.state().effect_in_flight());
+        // As it was before: what could not be made durable takes no doubt away (R7).
+        let effect = claim.state().effect_in_flight();
         let clerk = self.clerk();
         let (mark, (state, hurry, told)) = self
             .ask(move |turn| {
@@ -286,16 +289,10 @@ impl Journal {
                 })
             })
             .await
-            .map_err(failed(claim))?;
-        let before = claim.state().effect_in_flight();
+            .map_err(JournalError::of(key, effect))?;
         claim.set_state(state);
-        if hurry && let Err(source) = self.store.durable(mark).await {
-            // R7: a no that may be lost again with the power is not told, not even as "no effect": resume would send the order once more.
-            let effect = match (before, claim.state().effect_in_flight()) {
-                (Effect::Possible, Effect::None) => Effect::Possible,
-                (_, after) => after,
-            };
-            return Err(JournalError::of(key, effect)(source));
+        if hurry {
+            self.store.durable(mark).await.map_err(JournalError::of(key, effect))?;
         }
         Ok(told)
     }

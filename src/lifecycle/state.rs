@@ -98,6 +98,7 @@ impl State {
     /// What the order comes to with one more event. Total and pure.
     #[must_use]
     pub(crate) fn after(mut self, event: &Event, at: Timestamp) -> Self {
+        let was_certain = self.effect() == Effect::Certain;
         match event {
             Event::Claimed(claimed) => self.claimed(claimed, at),
             Event::Joined { .. } => {}
@@ -108,7 +109,7 @@ impl State {
             }
             Event::Refused { by, why } => {
                 // Only what was never cleared can be refused (R2).
-                if self.never_cleared() && !self.is_settled() {
+                if self.never_cleared() && !self.may_have_landed() && !self.is_settled() {
                     self.refused_by_person = true;
                     self.stage = denied("refused", format!("{by}: {why}"));
                 }
@@ -127,7 +128,11 @@ impl State {
                 self.unanswered.push(*attempt);
                 self.rest = None;
             }
-            Event::Observed { attempt, seen, .. } => self.observed(*attempt, seen),
+            Event::Observed { attempt, seen, .. } => {
+                // What was seen was sent, even if no record of the sending is left.
+                self.first_possible_send.get_or_insert(at);
+                self.observed(*attempt, seen);
+            }
             Event::Rested { why, attempts } => {
                 self.attempts_before(*attempts);
                 self.rest = Some(why.clone());
@@ -158,6 +163,11 @@ impl State {
             Event::TakenOver { owner } => self.taken_over(*owner),
         }
         self.unsay_a_no_that_no_longer_holds(event);
+        let certain = was_certain || matches!(event, Event::Settled(Settled::Succeeded { .. }));
+        if certain && self.effect() == Effect::None {
+            // Somebody knew that it was processed, and somebody else closed it otherwise: nobody can call that nothing.
+            self.doubt(0, Sighting::NoAnswer(NoAnswer::NotWritten));
+        }
         self
     }
 
@@ -201,6 +211,7 @@ impl State {
     }
 
     fn observed(&mut self, attempt: u32, seen: &Sighting) {
+        self.attempts_before(attempt.saturating_sub(1));
         self.attempts = self.attempts.max(attempt);
         self.unanswered.retain(|open| *open != attempt);
         self.last_seen = Some(seen.clone());
@@ -227,6 +238,8 @@ impl State {
                 Stage::NeedsReview(ReviewReason::Contradicted)
             }
             (Stage::NeedsReview(reason), Settled::Rejected { .. } | Settled::Denied { .. }) => Stage::NeedsReview(*reason),
+            // Denied is only what was never sent (R19).
+            (_, Settled::Denied { .. }) if self.may_have_landed() => Stage::NeedsReview(ReviewReason::Contradicted),
             (_, new) => Stage::Settled(new.clone()),
         };
     }
@@ -306,14 +319,27 @@ impl State {
     /// [`effect`](State::effect), as a flight that writes all it does down knows it: what is not written was not sent.
     pub(crate) fn effect_in_flight(&self) -> Effect {
         match self.effect() {
-            Effect::Possible if self.doubts == 0 && self.unanswered.is_empty() => Effect::None,
+            Effect::Possible if !self.has_doubts() => Effect::None,
             effect => effect,
         }
     }
 
     /// Over all runs: some attempt may have reached the server. A flight that is not known to have ended may be sending right now.
     pub(crate) fn may_have_landed(&self) -> bool {
-        self.doubts > 0 || !self.unanswered.is_empty() || (self.first_possible_send.is_some() && self.rest.is_none())
+        self.has_doubts() || (self.first_possible_send.is_some() && self.rest.is_none())
+    }
+
+    /// Whether a record speaks of an attempt that may have landed.
+    fn has_doubts(&self) -> bool {
+        self.doubts > 0 || !self.unanswered.is_empty()
+    }
+
+    /// The end of a flight without an outcome, with how many attempts were made by then.
+    pub(crate) fn resting(&self, why: Rest) -> Event {
+        Event::Rested {
+            why,
+            attempts: self.attempts,
+        }
     }
 
     /// R1: whether anything but this attempt may have had, or may yet have, an effect.
@@ -418,3 +444,6 @@ fn answer_of(receipt: Option<&Value>) -> Answer {
     let body = receipt.map(|r| Bytes::from(r.to_string())).unwrap_or_default();
     Answer::new(Head::new(StatusCode::OK, headers), body)
 }
+
+#[cfg(test)]
+mod tests;

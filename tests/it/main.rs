@@ -12,11 +12,17 @@
 mod adversary;
 mod bare;
 mod child;
+mod claims;
 mod desk;
+mod examples;
 mod house;
 mod input;
+mod journal_file;
 mod kit;
+mod props;
+mod resume;
 mod secrets;
 mod story;
 mod tape;
+mod vectors;
 mod wire;

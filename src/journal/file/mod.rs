@@ -219,7 +219,10 @@ fn open_book(folder: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>, spent:
         spent,
         written,
     };
-    let (book, torn) = Book::read(parts)?;
+    // A folder that can't be opened is left as it is.
+    let own_path = at("owners").join(owner.to_string());
+    let read = Book::read(parts).inspect_err(|_| drop(disk.remove(&own_path)));
+    let (book, torn) = read?;
     let opened = Opened {
         id,
         owner,

@@ -122,16 +122,21 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, bool)> {
     })
 }
 
-/// The record in a line; where the line's front is torn (lost sectors read as zero bytes and hold no line break), the one at its end.
+/// The record in a line; where the line's front is torn (lost sectors read as zero bytes and hold no line break, and a line break can be
+/// damaged like any byte), the one at its end.
 fn record_in(line: &[u8]) -> Result<(usize, Frame), Bad> {
     if line.len() > RECORD_CAP {
         return Err(Bad::Broken);
     }
     let whole = decode(line);
-    if whole.is_err() && line.first() != Some(&b'{') {
-        let start = line.windows(5).position(|w| w == b"{\"v\":");
-        if let Some(Ok(frame)) = start.and_then(|at| line.get(at..)).map(decode) {
-            return Ok((start.unwrap_or(0), frame));
+    if let Err(Bad::Broken) = whole {
+        const START: &[u8] = b"{\"v\":1,\"seq\":\"";
+        let starts = || line.windows(START.len()).enumerate().skip(1).filter(|(_, window)| *window == START);
+        // Between these two only an order's own contents could look like a record, and theirs does not reach the line's end.
+        for (start, _) in starts().next().into_iter().chain(starts().next_back()) {
+            if let Some(Ok(frame)) = line.get(start..).map(decode) {
+                return Ok((start, frame));
+            }
         }
     }
     whole.map(|frame| (0, frame))

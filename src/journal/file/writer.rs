@@ -165,12 +165,7 @@ impl Book {
                 drop(reply.send(keys));
             }
             Job::Look(reply) => drop(reply.send(self.look())),
-            Job::Close(reply) => {
-                self.rest();
-                let ended = self.durable(Mark(self.len));
-                self.poisoned(closed());
-                drop(reply.send(ended));
-            }
+            Job::Close(reply) => drop(reply.send(self.close())),
         }
     }
 
@@ -203,6 +198,13 @@ impl Book {
         if let Err(error) = settled {
             tracing::error!(%error, "the journal could not be made durable");
         }
+    }
+
+    /// The last sync; from here on the process owns nothing, and the next opening starts anew.
+    fn close(&mut self) -> Result<(), StoreError> {
+        self.durable(Mark(self.len))?;
+        self.poisoned(closed());
+        Ok(())
     }
 
     fn sound(&self) -> Result<(), StoreError> {

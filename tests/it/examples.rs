@@ -1,0 +1,61 @@
+//! The examples, run as a reader would run them: their last lines are what README and the build's checks go by.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// Beside this binary, where cargo puts them; `cargo test` builds them first.
+fn example(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let folder = own.parent().unwrap().parent().unwrap().join("examples");
+    let path = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(
+        path.exists(),
+        "the example {name} is not built: run `cargo test`, or `cargo build --examples` first"
+    );
+    path
+}
+
+fn last_line(name: &str, args: &[&str]) -> String {
+    let output = Command::new(example(name))
+        .args(args)
+        .stdin(Stdio::null())
+        // What is said must not depend on a proxy of the environment.
+        .env("http_proxy", "http://127.0.0.1:9")
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{name}: {said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said.lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn quickstart_makes_one_order_of_two_requests() {
+    assert_eq!(last_line("quickstart", &[]), "orders=1 keys=1 requests=2 replayed=true");
+}
+
+#[test]
+fn crash_and_resume_makes_one_order_of_two_processes() {
+    let wanted = "orders=1 keys=1 sent_by_child=1 sent_by_resume=1 outcome=succeeded";
+    assert_eq!(last_line("crash_and_resume", &[]), wanted);
+}
+
+#[test]
+fn agent_tool_makes_one_order_of_five_calls() {
+    assert_eq!(last_line("agent_tool", &[]), "calls=5 orders=1 keys=1");
+}
+
+/// The counter-proof: at a desk that ignores keys, the same runs make two orders. The examples can fail.
+#[test]
+fn a_deaf_desk_shows_the_second_order() {
+    for name in ["quickstart", "crash_and_resume"] {
+        let line = last_line(name, &["--deaf-desk"]);
+        assert!(line.contains("orders=2 keys=1"), "{name}: {line}");
+    }
+}
