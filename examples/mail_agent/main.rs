@@ -1,5 +1,5 @@
-//! Two agents in two processes read one folder of mails at once and order what the mails ask for, while the desk loses replies. One journal
-//! folder is all they share, and each order is placed once.
+//! Two agents in two processes read one folder of mails at once and order what the mails ask for, over a wire that loses replies. One
+//! journal folder is all they share, and each order is placed once.
 //!
 //! `cargo run --example mail_agent -- tests/fixtures/mails`, or a folder of your own `.eml` files (how an order is written in a mail is in
 //! `order.rs`); with `--deaf-desk` as well, the server ignores keys, and the orders that come twice show.
@@ -11,7 +11,7 @@ mod tally;
 
 use std::{error::Error, path::Path, process::ExitCode};
 use tokio::process::{Child, Command};
-use uketsuke::testkit::{Desk, Script};
+use uketsuke::testkit::{Breaks, Desk, HangUp, Script};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -31,16 +31,28 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
 /// Every kind of trouble early, so that it comes up however few the orders are. No order meets so much of it that it is given up.
 fn rough_start() -> Script {
     Script::new()
-        .commit_then_lose_reply()
+        .then_ok()
+        .times(2)
         .status(503)
         .then_ok()
-        .commit_then_lose_reply()
-        .then_ok()
-        .lose_request()
-        .status(503)
-        .then_ok()
+        .times(2)
         .commit_then_status(504)
         .then_ok()
+}
+
+/// Replies that are lost on the way: the desk has the order, and the agent hears nothing, or half of it.
+fn worn_wire() -> Breaks {
+    Breaks::new()
+        .lose_reply(HangUp::Reset)
+        .pass()
+        .times(2)
+        .lose_reply(HangUp::Fin)
+        .pass()
+        .times(2)
+        .lose_request(HangUp::Fin)
+        .pass()
+        .cut_body(7, HangUp::Fin)
+        .pass()
 }
 
 /// The parent: the desk, and the sum at the end.
@@ -50,9 +62,10 @@ async fn story(folder: &Path, desk: Desk) -> Result<ExitCode, Box<dyn Error>> {
     let journal = temporary.path().join("journal");
     desk.script(rough_start());
 
-    // The agents know no other address: whatever is to stand between them and the desk is put here.
-    let url = desk.url();
-    println!("Two agents read {mails} mails. The desk will lose replies, and be out of order now and then.\n");
+    // The agents know no other address than that of a wire which loses replies.
+    let link = desk.behind(worn_wire()).await;
+    let url = link.url();
+    println!("Two agents read {mails} mails. The wire loses replies, and the desk is out of order now and then.\n");
     let (mut ann, mut ben) = (start("ann", &url, &journal, folder)?, start("ben", &url, &journal, folder)?);
     let (ann, ben) = tokio::try_join!(ann.wait(), ben.wait())?;
 

@@ -10,6 +10,7 @@ use wiremock::{Match, Mock, MockServer, ResponseTemplate, matchers};
 use super::counter::{Counter, Hook, Keys};
 use super::fault::Script;
 use super::ledger::MemoryLedger;
+use super::link::{Breaks, Link};
 use super::log::{Decision, Kind};
 use super::reply::Reply;
 use super::route::{Request, Served};
@@ -69,6 +70,17 @@ impl Desk {
         let counter = Arc::new(Counter::new(keys));
         mount(&server, &counter).await;
         Self { server, counter }
+    }
+
+    /// A wire to this desk that breaks: the client under test talks to [`Link::url`] instead of [`Desk::url`].
+    ///
+    /// # Panics
+    ///
+    /// If no port can be opened.
+    pub async fn behind(&self, breaks: Breaks) -> Link {
+        let link = Link::to(self.url()).await;
+        link.plan(breaks);
+        link
     }
 
     /// The base URL, such as `http://127.0.0.1:49152`, without a slash at its end.

@@ -31,7 +31,8 @@
 //!
 //! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when; [`Reply`] is an answer;
 //! [`MemoryLedger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
-//! [`Seen`] is one request with what became of it; [`Suspicion`] is what smells.
+//! [`Seen`] is one request with what became of it; [`Suspicion`] is what smells. [`Link`] is a wire that breaks, in front of a desk or of any
+//! server.
 //!
 //! wiremock handles one request at a time, so a race in a server never shows through it. The ledger's own atomicity is
 //! a matter of threads on [`MemoryLedger`], not of parallel requests.
@@ -42,6 +43,7 @@ mod desk;
 mod fault;
 mod key;
 mod ledger;
+mod link;
 mod log;
 mod reply;
 mod route;
@@ -53,6 +55,7 @@ pub use compare::{Contents, Unreadable};
 pub use desk::{Desk, NothingStuck};
 pub use fault::Script;
 pub use ledger::{Claim, Claimed, MemoryLedger, Row, RowState};
+pub use link::{Breaks, Fate, HangUp, Link, Passage};
 pub use reply::Reply;
 pub use route::Request;
 pub use seen::{Did, Seen};

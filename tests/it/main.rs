@@ -19,6 +19,7 @@ mod house;
 mod input;
 mod journal_file;
 mod kit;
+mod link;
 mod mail_agent;
 mod props;
 mod resume;
