@@ -98,7 +98,8 @@ pub use policy::{DefaultPolicy, Policy, Proposal};
 pub use recovery::{LeftAlone, Resumed, Resuming, Resumption, Why};
 pub use ruling::{Because, Change, Ruling};
 
-/// README's programs are compiled.
+/// README's programs are compiled, and the chapters'.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/testing-your-agent.md")]
 struct Readme;

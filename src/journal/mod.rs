@@ -14,9 +14,8 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use claim::{Claim, Claimed};
-pub(crate) use flight::Landing;
-pub(crate) use flight::Waiting;
+pub(crate) use claim::{Claim, ClaimTerms, Claimed};
+pub(crate) use flight::{Landing, Waiting};
 
 use crate::{
     clock::{Clock, SystemClock, Timestamp},
@@ -27,6 +26,7 @@ use crate::{
     ruling::Ruling,
 };
 use bytes::Bytes;
+use claim::Clerk;
 use disk::{Disk, RealDisk};
 use flight::Flights;
 use std::{path::Path, sync::Arc, time::Duration};
@@ -209,15 +209,17 @@ impl Journal {
 
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
     pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, JournalError> {
-        let desk = self.clerk();
-        self.answer(move |turn| Box::pin(async move { desk.claim(turn, draft, ruling, terms).await }))
+        let clerk = self.clerk();
+        self.answer(move |turn| Box::pin(async move { clerk.claim(turn, draft, ruling, terms).await }))
             .await
     }
 
     /// Takes up an order that nobody is sending, by its key: what resume does, and submit when it meets one (R18).
     pub(crate) async fn retake(&self, key: IdempotencyKey) -> Result<Claimed, JournalError> {
-        let desk = self.clerk();
-        let taken = self.answer(move |turn| Box::pin(async move { desk.retake(turn, key).await })).await;
+        let clerk = self.clerk();
+        let taken = self
+            .answer(move |turn| Box::pin(async move { clerk.retake(turn, key).await }))
+            .await;
         taken.map_err(|error| error.about(key))
     }
 
@@ -344,9 +346,6 @@ impl Journal {
         }
     }
 }
-
-pub(crate) use claim::ClaimTerms;
-use claim::Clerk;
 
 /// Whether an order still belongs to the flight that writes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
