@@ -474,8 +474,10 @@ async fn a_waiter_is_told_of_the_order_it_waited_for() {
         let client = client.clone();
         async move { client.submit(mail(), &order()).await }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!waiting.is_finished());
+    // It has met the order and written that down: from here on it waits.
+    while folder.events("joined").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     append(
         &folder.path(),
         &[
@@ -661,16 +663,19 @@ async fn a_clock_that_panics_on_the_journals_thread_does_not_close_the_folder_fo
     }
     let (desk, folder) = (Desk::start().await, Folder::new());
     drop(folder.journal().await);
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let journal = Journal::builder().clock(Dies).open(folder.path()).await.unwrap();
     let client = OrderClient::new(journal, brisk(&desk.url()).build().unwrap(), Actor::agent("a"));
     drop(client.submit(mail(), &order()).await);
-    // Its peace and quiet: a witness is written.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(
-        client.known(desk.keys()[0].parse().unwrap()).await.unwrap_err().kind(),
-        ErrorKind::Journal
-    );
+    // In its peace and quiet a witness is written, and the clock is asked. Asking too often would leave it no peace.
+    let key = desk.keys()[0].parse().unwrap();
+    let gone = async {
+        while client.known(key).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        client.known(key).await.unwrap_err().kind()
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(60), gone).await;
+    assert_eq!(gone, Ok(ErrorKind::Journal));
     let again = folder.client(&desk).await.submit(mail(), &order()).await;
     assert!(matches!(again, Ok(Outcome::Succeeded(_))), "{again:?}");
     assert_eq!(desk.keys().len(), 1);
@@ -702,7 +707,6 @@ async fn a_closed_journal_gives_up_its_orders() {
     let client = folder.client(&desk).await;
     let journal = folder.journal().await;
     journal.close().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let owned = fs::read_dir(folder.path().join("owners")).unwrap().any(|file| {
         let file = fs::OpenOptions::new().append(true).open(file.unwrap().path()).unwrap();
         file.try_lock().is_err()
