@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{fmt, sync::Arc};
 
-/// We do not know, or never tried. A server's or a policy's no is an [`Outcome`].
+/// We do not know, or never tried. A server's or a policy's no is an [`Outcome`](super::Outcome).
 ///
 /// Answers three questions: [`effect`](Error::effect) (may the order have been processed?), [`key`](Error::key), and
 /// [`next_step`](Error::next_step). Shows no secret, no body, and no URL. Cheap to clone: everyone who shares a flight gets the same.

@@ -78,6 +78,8 @@ pub(super) struct Book {
     /// The highest offset that a record in the log says is durable.
     pub(super) witnessed: u64,
     pub(super) poison: Option<StoreError>,
+    /// The last peace and quiet ended in an error: not tried again before there is something to do.
+    pub(super) vexed: bool,
     /// Raised with the poison: the next opening of the folder starts anew.
     pub(super) spent: Arc<AtomicBool>,
     pub(super) written: watch::Sender<u64>,
@@ -115,6 +117,7 @@ impl Book {
             synced: 0,
             witnessed: 0,
             poison: None,
+            vexed: false,
             spent: parts.spent,
             written: parts.written,
         };
@@ -152,6 +155,7 @@ impl Book {
     }
 
     fn work(&mut self, job: Job) {
+        self.vexed = false;
         // Nobody waits for an answer any more: the work stands all the same.
         match job {
             Job::Turn(decide, reply) => drop(reply.send(self.turn(decide))),
@@ -171,7 +175,7 @@ impl Book {
 
     /// Everything is durable and witnessed, or nothing can be any more.
     fn settled(&self) -> bool {
-        self.poison.is_some() || self.synced >= self.len && self.witnessed >= self.len
+        self.poison.is_some() || self.vexed || self.synced >= self.len && self.witnessed >= self.len
     }
 
     /// Nothing to do: make durable what is not, and leave a word that it is, so that damage to it can be told from a torn write (R12).
@@ -196,6 +200,7 @@ impl Book {
             })
         });
         if let Err(error) = settled {
+            self.vexed = true;
             tracing::error!(%error, "the journal could not be made durable");
         }
     }
