@@ -220,7 +220,7 @@ impl Engine {
         let judged = verdict(claim.intent(), number, &seen, self.api.dialect(), claim.state());
         let verdict = self
             .journal
-            .write(claim, move |state, _| {
+            .write(claim, move |state, mine| {
                 let verdict = confirm(judged, number, state);
                 let observed = Event::Observed {
                     attempt: number,
@@ -228,7 +228,7 @@ impl Engine {
                     took_ms,
                 };
                 let mut events = vec![observed];
-                events.extend(ending(&verdict, &seen, state));
+                events.extend(ending(&verdict, &seen, state, mine));
                 (events, verdict)
             })
             .await?;
@@ -295,8 +295,10 @@ impl Engine {
     /// The flight ends without an outcome: written down, so that nobody waits for it (R13).
     async fn rest(&self, permit: &mut Permit, why: Rest) -> Result<(), JournalError> {
         self.journal
-            .write(permit.claim_mut(), move |state, _| {
-                (if state.is_open() { vec![state.resting(why)] } else { Vec::new() }, ())
+            .write(permit.claim_mut(), move |state, mine| {
+                // Whoever took the order over says himself when it rests.
+                let ours = mine == Mine::Yes && state.is_open();
+                (if ours { vec![state.resting(why)] } else { Vec::new() }, ())
             })
             .await
     }
@@ -309,7 +311,7 @@ impl Engine {
 }
 
 /// The event that a verdict ends a flight with.
-fn ending(verdict: &Verdict, seen: &Observed, state: &State) -> Option<Event> {
+fn ending(verdict: &Verdict, seen: &Observed, state: &State, mine: Mine) -> Option<Event> {
     match verdict {
         Verdict::Settle(settled) => Some(Event::Settled(settled.clone())),
         Verdict::Review(reason) => Some(Event::Review {
@@ -319,7 +321,7 @@ fn ending(verdict: &Verdict, seen: &Observed, state: &State) -> Option<Event> {
                 _ => None,
             },
         }),
-        Verdict::Stop(why) => Some(state.resting(why.clone())),
+        Verdict::Stop(why) => (mine == Mine::Yes).then(|| state.resting(why.clone())),
         Verdict::Again { .. } | Verdict::RefreshCredential { .. } => None,
     }
 }

@@ -129,11 +129,11 @@ impl Claim {
         let Some(seat) = self.seat.take() else { return };
         let leaving = Leaving(Some((seat, failed)));
         let Some(store) = self.store.upgrade() else { return };
-        let (key, at) = (self.intent.key(), self.now);
+        let (key, at, owner) = (self.intent.key(), self.now, store.owner());
         let decide: Decide = Box::new(move |turn| {
             Box::pin(async move {
                 let state = fold(&turn.story(key).await?)?.1;
-                if state.is_open() && state.rest().is_none() {
+                if state.is_open() && state.rest().is_none() && state.owner() == Some(owner) {
                     let event = state.resting(Rest::Interrupted {});
                     let after = state.after(&event, at);
                     turn.append(record_of(key, &event, at, &after)?);
@@ -438,9 +438,16 @@ enum Met {
 }
 
 fn drift(existing: Intent, state: State, draft: &Draft) -> Claimed {
-    let null = serde_json::Value::Null;
-    let changes = changes(&existing.json().unwrap_or(null.clone()), &draft.json().unwrap_or(null));
-    Claimed::Drift { existing, state, changes }
+    let contents = |order: &Draft| order.json().unwrap_or_default();
+    let mut differing = changes(&contents(&existing), &contents(draft));
+    // Two cancels differ by their path alone.
+    let route = |order: &Draft| serde_json::json!({ "route": order.route() });
+    differing.extend(changes(&route(&existing), &route(draft)));
+    Claimed::Drift {
+        existing,
+        state,
+        changes: differing,
+    }
 }
 
 fn next_generation(of: &Intent) -> Lineage {

@@ -123,6 +123,8 @@ pub(crate) enum Fault {
     Os(i32),
     /// Only so many bytes are written, and the call says so.
     Short(usize),
+    /// A sync that syncs nothing.
+    Skipped,
 }
 
 pub(crate) const EIO: Fault = Fault::Os(5);
@@ -155,6 +157,7 @@ impl Moody {
             None => Ok(None),
             Some(Fault::Os(number)) => Err(io::Error::from_raw_os_error(number)),
             Some(Fault::Short(len)) => Ok(Some(len)),
+            Some(Fault::Skipped) => Ok(Some(0)),
         }
     }
 }
@@ -190,8 +193,10 @@ impl Disk for Moody {
     }
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
-        self.ask("sync_dir", b"")?;
-        RealDisk.sync_dir(folder)
+        match self.ask("sync_dir", b"")? {
+            None => RealDisk.sync_dir(folder),
+            Some(_) => Ok(()),
+        }
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
@@ -249,8 +254,10 @@ impl DiskFile for MoodyFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.ask("file.sync")?;
-        self.file.sync()
+        match self.disk.ask("file.sync", b"")? {
+            None => self.file.sync(),
+            Some(_) => Ok(()),
+        }
     }
 
     fn identity(&self) -> io::Result<Identity> {
@@ -271,6 +278,11 @@ impl DiskFile for MoodyFile {
     fn unlock(&mut self) -> io::Result<()> {
         self.file.unlock()
     }
+}
+
+/// A disk that syncs nothing: for tables of thousands of openings, where no power is cut.
+pub(crate) fn unsynced() -> Moody {
+    Moody::new(|call| matches!(call.what, "file.sync" | "sync_dir").then_some(Fault::Skipped))
 }
 
 /// A disk whose first sync after a record named like that fails, once; then all is well again, which is what makes it dangerous.
