@@ -383,7 +383,8 @@ pub(crate) async fn idle_log(folder: &Folder) -> Vec<Line> {
     loop {
         let mut lines = read_log(&folder.log());
         if lines.last().unwrap().says("witness") {
-            while lines.pop_if(|line| line.says("witness")).is_some() {}
+            // On a slow machine one may stand in the middle too.
+            lines.retain(|line| !line.says("witness"));
             return lines;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -39,7 +39,7 @@ pub(super) async fn carry(mut client: TcpStream, server: &str, planned: Break, r
         }
         return record.ended();
     }
-    let Ok(mut server) = TcpStream::connect(server).await else {
+    let Ok(mut server) = reach(server).await else {
         record.no_server();
         return reset(client);
     };
@@ -317,6 +317,16 @@ impl<'a> Down<'a> {
     fn stop(&self, stop: Stop) -> Result<(), Stop> {
         self.record.broken();
         Err(stop)
+    }
+}
+
+/// Connects to the server, and to nothing else.
+async fn reach(server: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(server).await?;
+    // Where a server has just died, the system may give its port to the very socket that looks for it, and TCP connects it with itself.
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
     }
 }
 
