@@ -186,7 +186,7 @@ fn from_hex(hex: &str) -> Option<Bytes> {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub(crate) enum NeverLeft {
-    /// Refused, reset at accept, or not made in time.
+    /// Refused, or not made in time. (Reset right at accept, it depends on who notices first, and mostly reads as no answer.)
     Connect,
     /// The name does not resolve.
     Dns,

@@ -1,7 +1,7 @@
 //! The other process: this binary, started again by `kit::child`. Started by hand, it has nothing to do.
 
 use crate::kit::{brisk, order};
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 use uketsuke::{Actor, Journal, OrderClient, Origin, Outcome};
 
 #[tokio::test]
@@ -25,6 +25,22 @@ async fn play() {
                 Err(error) => println!("child: {:?} {:?} {}", error.kind(), error.effect(), error.attempts()),
             }
         }
+        // With time enough to read the largest answer, so that only its size can end it.
+        "submit_and_measure" => {
+            let mut timeouts = uketsuke::Timeouts::default();
+            timeouts.attempt = Duration::from_secs(60);
+            let api = brisk(&url).name("shop").timeouts(timeouts).build().unwrap();
+            let client = OrderClient::new(Journal::open(&folder).await.unwrap(), api, Actor::agent("child-agent"));
+            let before = memory_peak();
+            let error = client.submit(Origin::mail("<1@example.com>"), &order()).await.unwrap_err();
+            let grew = memory_peak() - before;
+            println!(
+                "child: {:?} {:?} {}, grew by {grew} KiB",
+                error.kind(),
+                error.effect(),
+                error.attempts()
+            );
+        }
         "resume" => {
             for resumed in client.resume_pending().await.unwrap() {
                 match resumed.result {
@@ -35,4 +51,11 @@ async fn play() {
         }
         other => panic!("no role {other}"),
     }
+}
+
+/// The most memory that this process ever held, in KiB. Linux only.
+fn memory_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
 }

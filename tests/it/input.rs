@@ -243,7 +243,7 @@ fn bytes_that_are_no_order_are_refused_by_field() {
     }
 }
 
-/// A setting that can never be right is refused when the api is built, by name, and without being shown.
+/// BUG-32: a setting that can never be right is refused when the api is built, by name, and without being shown.
 #[test]
 fn a_setting_that_can_never_be_right_is_refused_when_the_api_is_built() {
     let refused = |builder: ApiBuilder| -> Invalid {

@@ -21,10 +21,13 @@ mod journal_file;
 mod kit;
 mod link;
 mod mail_agent;
+#[cfg(target_os = "linux")]
+mod memory;
 mod props;
 mod resume;
 mod secrets;
 mod story;
 mod tape;
+mod transport;
 mod vectors;
 mod wire;

@@ -186,7 +186,7 @@ async fn closed_before_reply_is_in_doubt_not_unsent() {
     desk.assert_one_order_per_key();
 }
 
-/// A success whose body did not come whole is neither a success nor a refusal: the same key asks again.
+/// BUG-35: a success whose body did not come whole is neither a success nor a refusal: the same key asks again.
 #[tokio::test]
 async fn a_cut_201_is_retried_not_refused() {
     const WHOLE: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nidempotent-replayed: true\r\n\
@@ -205,7 +205,7 @@ async fn a_cut_201_is_retried_not_refused() {
     }
 }
 
-/// A refused connection is the one proof that nothing left; the order waits, and goes out once when the server is there.
+/// BUG-31: a refused connection is the one proof that nothing left; the order waits, and goes out once when the server is there.
 #[tokio::test]
 async fn a_closed_port_is_not_sent_and_resume_sends_once() {
     let (desk, folder, door) = (Desk::start().await, Folder::new(), Door::closed());
@@ -224,7 +224,7 @@ async fn a_closed_port_is_not_sent_and_resume_sends_once() {
 
 // ---- answers that are no outcome -----------------------------------------------------------------------------------------
 
-/// A 302 would turn the order into a GET, a 307 would carry body and key to another host.
+/// BUG-40, BUG-41: a 302 would turn the order into a GET, a 307 would carry body and key to another host.
 #[tokio::test]
 async fn redirects_are_never_followed() {
     let other = Desk::start().await;
@@ -337,6 +337,7 @@ impl Operation for Book {
     }
 }
 
+/// BUG-37: a success without a body was reported as an end of file.
 #[tokio::test]
 async fn a_204_is_a_success_where_the_operation_asks_for_no_receipt() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -352,9 +353,10 @@ async fn a_204_is_a_success_where_the_operation_asks_for_no_receipt() {
     };
     assert_eq!((review.reason, review.effect), (ReviewReason::UnreadableSuccess, Effect::Possible));
     assert_eq!(desk.requests().len(), 2);
+    desk.assert_one_order_per_key();
 }
 
-/// A 200 with a page in it comes from a wall before the server; it says nothing of the order, and nobody is shown it.
+/// BUG-36: a 200 with a page in it comes from a wall before the server; it says nothing of the order, and nobody is shown it.
 #[tokio::test]
 async fn a_sign_in_page_is_no_success_and_is_shown_to_nobody() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -363,6 +365,7 @@ async fn a_sign_in_page_is_no_success_and_is_shown_to_nobody() {
     let client = folder.client(&desk).await;
     let (error, key) = open(submit(&client).await, ErrorKind::UnexpectedContent, Effect::Possible);
     assert_eq!((error.attempts(), error.next_step()), (1, NextStep::FixSetup));
+    assert!(desk.orders().is_empty());
     let reply = ToolReply::of::<()>(&Err(error.clone()));
     let log = std::fs::read_to_string(folder.log()).unwrap();
     let said = format!("{error} {error:?} {} {reply:?} {log}", error.next_step());
@@ -514,7 +517,7 @@ async fn a_call_ends_within_its_limit() {
 
 // ---- the environment ---------------------------------------------------------------------------------------------------------
 
-/// A stray variable must not carry orders and keys to whoever it names.
+/// BUG-42: a stray variable must not carry orders and keys to whoever it names.
 #[tokio::test]
 async fn the_environments_proxy_sees_no_order() {
     let (desk, folder, dead) = (Desk::start().await, Folder::new(), Door::closed());
