@@ -357,6 +357,7 @@ pub(crate) fn push_encoded(into: &mut String, data: &str) {
 mod tests {
     use super::*;
 
+    /// BUG-82: an order's id leads to no other endpoint.
     #[test]
     fn data_stays_one_segment_whatever_it_holds() {
         for (id, encoded) in [

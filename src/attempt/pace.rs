@@ -167,6 +167,7 @@ mod tests {
         }
     }
 
+    /// BUG-26: no delay overflows, however many there were.
     #[test]
     fn both_series_agree_and_stay_below_the_cap_at_the_edges() {
         for base in EDGES {

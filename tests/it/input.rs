@@ -43,7 +43,7 @@ fn nested(levels: usize) -> Value {
     (1..levels).fold(json!([]), |inner, _| json!([inner]))
 }
 
-/// The whole table: each of them names its field, costs no request and leaves the journal as it is, byte for byte.
+/// BUG-47, BUG-81: the whole table: each of them names its field, costs no request and leaves the journal as it is, byte for byte.
 #[tokio::test]
 async fn all_bad_input_writes_and_sends_nothing() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -314,7 +314,7 @@ fn a_setting_that_can_never_be_right_is_refused_when_the_api_is_built() {
     }
 }
 
-/// A journal can't be where a file is, and says so; what stands there is left as it is.
+/// BUG-61: a journal can't be where a file is, and says so; what stands there is left as it is.
 #[tokio::test]
 async fn a_journal_below_a_file_is_refused_and_leaves_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,8 +68,8 @@ async fn opens_not(folder: &Folder) -> JournalError {
 
 // ---- torn and damaged ----------------------------------------------------------------------------------------------
 
-/// R12: what nobody was promised is set aside and reported; what had been durable and can't be read is an error that names its line, and
-/// changes nothing.
+/// BUG-52, R12: what nobody was promised is set aside and reported; what had been durable and can't be read is an error that names its line,
+/// and changes nothing.
 #[tokio::test]
 async fn a_torn_tail_is_cut_damage_is_an_error() {
     let (desk, lines, keys) = two_in_doubt().await;
@@ -125,7 +125,7 @@ async fn a_torn_tail_is_cut_damage_is_an_error() {
         let named = error.to_string().contains(&format!("line {line}"));
         assert!(named || line == 1, "byte {place} of line {line}: {error}");
     }
-    // BUG-52: a line that is no record at all, with good ones behind it.
+    // A line that is no record at all, with good ones behind it.
     let garbage = [&bytes[..starts[2]], b"garbage\n", &bytes[starts[3]..]].concat();
     fs::write(folder.log(), garbage).unwrap();
     let error = opens_not(&folder).await;
@@ -138,7 +138,7 @@ async fn a_torn_tail_is_cut_damage_is_an_error() {
     assert_eq!(desk.requests().len(), sent, "opening sends nothing");
 }
 
-/// BUG-50 and BUG-51: half a line at the end stops nobody, and the next record is not glued to it.
+/// BUG-50, BUG-51: half a line at the end stops nobody, and the next record is not glued to it.
 #[tokio::test]
 async fn the_next_record_is_not_glued_to_a_torn_one() {
     let (desk, lines, keys) = two_in_doubt().await;
@@ -366,7 +366,7 @@ async fn a_symbolic_link_in_place_of_the_log_is_refused() {
     assert!(folder.log().is_symlink());
 }
 
-/// The path is in the error: "can't open the journal" alone helps nobody.
+/// BUG-61: the path is in the error: "can't open the journal" alone helps nobody.
 #[tokio::test]
 async fn a_path_that_can_hold_no_journal_is_named() {
     let folder = Folder::new();

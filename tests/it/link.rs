@@ -206,6 +206,7 @@ async fn going_down_ends_the_connections_that_are_open() {
 // These two stay on one thread. On several, a connection that dies between being made and being used can leave hyper's client waiting for
 // ever, once in some thousand times and with any server: only a timeout ends that.
 
+/// BUG-68: a reset before any reply.
 #[tokio::test]
 async fn a_reset_at_accept_reaches_the_client_as_a_reset_and_the_server_never_hears() {
     let mut server = Server::start(&[HEAD, BODY].concat()).await;
@@ -341,6 +342,7 @@ async fn a_request_that_is_shorter_than_its_cut_passes_and_the_plan_counts_as_no
 
 // ---- the server has answered -----------------------------------------------------------------------------------------
 
+/// BUG-68: closed after the server has acted.
 #[tokio::test]
 async fn a_lost_reply_leaves_the_server_with_the_whole_request_and_the_client_without_a_byte() {
     for how in BOTH {
@@ -375,6 +377,7 @@ async fn a_client_that_leaves_without_a_request_has_lost_no_reply() {
     ended(&link, 0, Fate::Passed).await;
 }
 
+/// BUG-68: a body cut short.
 #[tokio::test]
 async fn a_cut_body_shows_the_status_and_then_an_error() {
     for how in BOTH {
@@ -503,6 +506,7 @@ async fn a_stall_before_the_status_is_a_timeout_and_the_server_has_the_request()
     }
 }
 
+/// BUG-68: a stall.
 #[tokio::test]
 async fn a_stalled_body_shows_the_status_and_then_a_timeout() {
     let mut server = Server::start(&[HEAD, BODY].concat()).await;

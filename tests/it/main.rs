@@ -11,6 +11,8 @@
 
 mod adversary;
 mod bare;
+mod case_map;
+mod cases;
 mod child;
 mod claims;
 mod desk;

@@ -22,7 +22,7 @@ use uketsuke::{
 };
 
 /// Starts a child in a role and kills it when its first request has arrived, before anything is done about it. `Script` says what is done.
-async fn killed_at_its_first_request(desk: &Desk, role: Role) {
+pub(crate) async fn killed_at_its_first_request(desk: &Desk, role: Role) {
     let victim = Arc::new(Mutex::new(None));
     let pid = Arc::clone(&victim);
     let (told, tell) = mpsc::channel::<()>();
@@ -66,7 +66,7 @@ fn assert_same_request(one: &Seen, two: &Seen) {
     assert_ne!(one.traceparent, two.traceparent, "each attempt is a span of its own");
 }
 
-/// The crate's promise after a crash: the same key, the same bytes.
+/// BUG-65: the crate's promise after a crash: the same key, the same bytes.
 #[tokio::test]
 async fn resume_resends_the_same_bytes() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -283,7 +283,7 @@ async fn a_second_submit_runs_resumes_code() {
     }
 }
 
-/// R13, R14: what a living process is sending is waited for, not sent: its receipt is everybody's.
+/// BUG-64, R13, R14: what a living process is sending is waited for, not sent: its receipt is everybody's.
 #[tokio::test]
 async fn what_another_living_process_sends_is_waited_for() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -393,8 +393,8 @@ async fn resume_leaves_other_apis_alone() {
     assert_eq!(desk.requests().len(), 2);
 }
 
-/// R8: past the server's retention the same key executes again, so it is not sent: not by resume, not by a second submit, not with a clock
-/// that went back. The age runs from the first possible send, whatever was tried since. BUG-10, BUG-11.
+/// BUG-10, R8: past the server's retention the same key executes again, so it is not sent: not by resume, not by a second submit, not with a
+/// clock that went back. The age runs from the first possible send, whatever was tried since.
 #[tokio::test]
 async fn an_order_past_the_servers_retention_is_not_sent_again() {
     let (desk, folder, clock) = (Desk::start().await, Folder::new(), Hands::new());

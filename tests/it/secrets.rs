@@ -137,7 +137,7 @@ fn told<R: Debug + Serialize>(result: &Result<Outcome<R>, Error>) -> String {
     text
 }
 
-/// One ear hears a whole process, so this test is its own child.
+/// BUG-80: whatever is shown or logged, at every level, by every crate. One ear hears a whole process, so this test is its own child.
 #[tokio::test]
 async fn debug_and_logs_hold_no_secret() {
     const INSIDE: &str = "UKETSUKE_TEST_INSIDE";

@@ -35,7 +35,7 @@ async fn response_lost_after_commit_yields_one_order() {
     desk.assert_nothing_suspicious();
 }
 
-/// R15, R18: a new process takes the dead one's order up from its record.
+/// BUG-08, R15, R18: a new process takes the dead one's order up from its record.
 #[tokio::test]
 async fn crash_after_commit_resumes_under_the_same_key() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -58,6 +58,7 @@ async fn crash_after_commit_resumes_under_the_same_key() {
         panic!("{resumed:?}")
     };
     assert!(receipt.replayed);
+    desk.assert_one_order(|o| Some(&o["order_id"]) == receipt.value.answer().json().map(|body| &body["order_id"]));
     assert_eq!(desk.keys(), [receipt.key.to_string()]);
     assert_eq!(desk.requests().len(), 2);
     desk.assert_one_order_per_key();
@@ -69,7 +70,7 @@ async fn crash_after_commit_resumes_under_the_same_key() {
 }
 
 /// The keys that the log on disk holds in a `claimed` record, read as any other program would read the file.
-fn claimed_on_disk(log: &Path) -> Vec<String> {
+pub(crate) fn claimed_on_disk(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap();
     // A line that is being written right now has no end yet.
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));

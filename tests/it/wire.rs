@@ -63,7 +63,7 @@ fn is_uuid_v4(text: &str) -> bool {
 
 // ---- one order, many attempts ----------------------------------------------------------------------------------------
 
-/// One key, one body and one trace through all attempts; a request id, a number and a span for each.
+/// BUG-02: one key, one body and one trace through all attempts; a request id, a number and a span for each.
 #[tokio::test]
 async fn every_attempt_has_its_own_request_id() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -106,7 +106,7 @@ async fn every_attempt_has_its_own_request_id() {
     desk.assert_nothing_suspicious();
 }
 
-/// Of two lines of one name some servers read the first and some the last: that would be two orders.
+/// BUG-04: of two lines of one name some servers read the first and some the last: that would be two orders.
 #[tokio::test]
 async fn the_key_header_stands_once() {
     let mut defaults = HeaderMap::new();
@@ -168,7 +168,7 @@ async fn four_attempts_are_four() {
 
 // ---- no answer ---------------------------------------------------------------------------------------------------------
 
-/// R15: a connection that is closed before a reply says nothing of what the server did.
+/// BUG-77, R15: a connection that is closed before a reply says nothing of what the server did.
 #[tokio::test]
 async fn closed_before_reply_is_in_doubt_not_unsent() {
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -177,9 +177,14 @@ async fn closed_before_reply_is_in_doubt_not_unsent() {
     let (error, key) = open(submit(&client).await, ErrorKind::InDoubt, Effect::Possible);
     assert_eq!(error.attempts(), 4);
     assert_eq!(error.next_step(), NextStep::Resume { not_before: None });
-    assert!(error.to_string().contains("outcome unknown"), "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains("outcome unknown") && said.contains("resume it under the same key"),
+        "{said}"
+    );
     assert_eq!(ToolReply::of::<()>(&Err(error)).status, "unknown");
-    assert_eq!(desk.requests().len(), 4);
+    assert!(folder.events("settled").is_empty());
+    assert_eq!((desk.requests().len(), desk.orders().len()), (4, 1));
     let outcome = client.resume(key).await;
     assert!(success(outcome).replayed);
     assert_eq!((desk.requests().len(), desk.orders().len()), (5, 1));
@@ -420,7 +425,7 @@ async fn another_order_in_the_answer_is_for_a_person() {
 
 // ---- Retry-After -----------------------------------------------------------------------------------------------------------
 
-/// What the server asks for is a lower bound.
+/// BUG-24: what the server asks for is a lower bound.
 #[tokio::test]
 async fn the_next_attempt_comes_no_earlier_than_the_server_asked() {
     for patience in [Reply::status(429), Reply::status(503), Reply::json(202, json!({}))] {
@@ -437,7 +442,7 @@ async fn the_next_attempt_comes_no_earlier_than_the_server_asked() {
     }
 }
 
-/// A wait beyond the call's limit is left to whoever resumes, at once and with the time; what is no number of seconds is no wait.
+/// BUG-20, BUG-21: a wait beyond the call's limit is left to whoever resumes, at once and with the time; what is no number of seconds is no wait.
 #[tokio::test]
 async fn an_absurd_retry_after_neither_hangs_nor_panics() {
     let began = Instant::now();
@@ -445,6 +450,7 @@ async fn an_absurd_retry_after_neither_hangs_nor_panics() {
         "5",
         "86400",
         "31536001",
+        "9999999999",
         "18446744073709551615",
         "18446744073709551616",
         "99999999999999999999999999",
@@ -484,6 +490,7 @@ async fn an_absurd_retry_after_neither_hangs_nor_panics() {
         "+5",
         "1.5",
         "1e9",
+        "0x10",
         "soon",
         "\u{b2}",
         "120, 60",
@@ -494,6 +501,7 @@ async fn an_absurd_retry_after_neither_hangs_nor_panics() {
         desk.script(Script::new().reply(Reply::status(503).retry_after(wait)).then_ok());
         let client = folder.client(&desk).await;
         assert_eq!(success(submit(&client).await).attempts, 2, "{wait:?}");
+        desk.assert_one_order_per_key();
     }
     assert!(began.elapsed() < Duration::from_secs(60), "none of them was waited for");
 }
