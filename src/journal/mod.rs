@@ -209,7 +209,10 @@ impl Journal {
 
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
     pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, JournalError> {
-        let clerk = self.clerk();
+        let clerk = Clerk {
+            boot: self.clock.boot(),
+            ..self.clerk()
+        };
         self.answer(move |turn| Box::pin(async move { clerk.claim(turn, draft, ruling, terms).await }))
             .await
     }
@@ -342,7 +345,8 @@ impl Journal {
             store: Arc::downgrade(&self.store),
             owner: self.store.owner(),
             now: self.clock.now(),
-            boot: self.clock.boot(),
+            // Only a claim asks for it, and asking is not free.
+            boot: None,
         }
     }
 }
