@@ -23,6 +23,7 @@ struct Inner {
     dialect: Dialect,
     wire: HttpWire,
     keeper: Option<Keeper>,
+    account: Option<String>,
     timeouts: Timeouts,
     pacing: Pacing,
 }
@@ -34,6 +35,7 @@ pub struct ApiBuilder {
     name: Option<String>,
     dialect: Dialect,
     credentials: Option<Arc<dyn Credentials>>,
+    account: Option<String>,
     plain: Plain,
     timeouts: Timeouts,
     pacing: Pacing,
@@ -57,6 +59,7 @@ impl Api {
             name: None,
             dialect: Dialect::ietf(),
             credentials: None,
+            account: None,
             plain: Plain::default(),
             timeouts: Timeouts::default(),
             pacing: Pacing::default(),
@@ -110,9 +113,9 @@ impl Api {
         }
     }
 
-    /// The account that orders go out under now, where the credential provider names one.
+    /// The account that orders go out under now, where one is named.
     pub(crate) fn scope(&self) -> Option<String> {
-        self.keeper().and_then(Keeper::scope)
+        self.0.account.clone().or_else(|| self.keeper().and_then(Keeper::scope))
     }
 }
 
@@ -140,11 +143,21 @@ impl ApiBuilder {
     }
 
     /// A fixed bearer token. It appears in no journal, log, `Debug` or error.
+    ///
+    /// It names no account: where clients of several accounts share a journal, say which one by [`account`](ApiBuilder::account).
     pub fn bearer(mut self, token: impl AsRef<str>) -> Self {
         match Bearer::new(token) {
             Ok(bearer) => self.credentials = Some(Arc::new(bearer)),
             Err(fault) => self.fault = self.fault.or(Some(fault)),
         }
+        self
+    }
+
+    /// The account that the credential belongs to, as the server tells accounts apart; no secret, it stands in the journal. Most servers keep keys
+    /// per account: an order that may have been sent under one is not sent again under another, where its key would be a new order (R9).
+    /// Default: what the provider's [`scope`](Credentials::scope) says, or nothing; then nothing is held back.
+    pub fn account(mut self, name: impl Into<String>) -> Self {
+        self.account = Some(name.into());
         self
     }
 
@@ -196,6 +209,13 @@ impl ApiBuilder {
         if !(1..=ANSWER_CAP_MAX).contains(&self.answer_cap) {
             return Err(Invalid::new("answer cap", "must be between 1 byte and 2 MiB: the journal keeps the answer").into());
         }
+        if self
+            .account
+            .as_ref()
+            .is_some_and(|name| name.trim().is_empty() || name.chars().any(char::is_control))
+        {
+            return Err(Invalid::new("account", "must be a name, without control characters").into());
+        }
         let base = Base::parse(&self.base, self.plain)?;
         let name = match self.name {
             Some(name) if name.trim().is_empty() => return Err(Invalid::new("api name", "must not be blank").into()),
@@ -217,6 +237,7 @@ impl ApiBuilder {
             dialect: self.dialect,
             wire,
             keeper: self.credentials.map(Keeper::new),
+            account: self.account,
             timeouts: self.timeouts,
             pacing: self.pacing,
         })))

@@ -106,7 +106,7 @@ impl Engine {
         if monotonic() >= until {
             return Err(Error::still_flying(Some(key)));
         }
-        self.journal.next_word(WATCH_FOR).await?;
+        self.journal.next_word(WATCH_FOR).await.map_err(|error| error.about(key))?;
         Ok(None)
     }
 
@@ -193,6 +193,10 @@ impl Engine {
             self.rest(permit, Rest::Unauthorized { status: None }).await?;
             return Ok(None);
         };
+        // The provider may have taken its time, and may have gone over to another account meanwhile.
+        if self.held_back(permit).await? {
+            return Ok(None);
+        }
         let number = permit.claim().state().attempts().saturating_add(1);
         let ready = RequestId::mint().map_err(Unsendable::from).and_then(|request| {
             let out = Outgoing::order(permit, request, number, credential.as_ref())?;
@@ -248,11 +252,16 @@ impl Engine {
 
     /// Under the journal's turn: the order still waits for this attempt, and it is written down before it leaves.
     async fn write_sent(&self, permit: &mut Permit, number: u32, request: RequestId) -> Result<bool, JournalError> {
+        let journal = self.journal.clone();
         self.journal
             .write(permit.claim_mut(), move |state, mine| {
                 let due = mine == Mine::Yes && state.is_open() && state.attempts().saturating_add(1) == number;
-                let sent = Event::Sent { attempt: number, request };
-                (if due { vec![sent] } else { Vec::new() }, due)
+                // The turn may have been long in coming.
+                match journal.stage_now(state) {
+                    Stage::NeedsReview(reason) if due => (vec![Event::Review { reason, answer: None }], false),
+                    _ if due => (vec![Event::Sent { attempt: number, request }], true),
+                    _ => (Vec::new(), false),
+                }
             })
             .await
     }
@@ -260,7 +269,7 @@ impl Engine {
     /// Looked at before every attempt: past the server's retention the same key executes again (R8), and so it does under another account (R9).
     async fn held_back(&self, permit: &mut Permit) -> Result<bool, JournalError> {
         let (intent, state) = (permit.claim().intent(), permit.claim().state());
-        let reason = match state.at(self.journal.now()) {
+        let reason = match self.journal.stage_now(state) {
             Stage::NeedsReview(reason) => reason,
             _ if state.may_have_landed() && intent.scope() != self.api.scope().as_deref() => ReviewReason::OtherScope,
             _ => return Ok(false),

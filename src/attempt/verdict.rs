@@ -73,6 +73,8 @@ fn answered(intent: &Intent, attempt: u32, answer: &Answer, dialect: &Dialect, b
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Verdict::RefreshCredential { status: status.as_u16() },
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => again,
         _ if status.is_server_error() => server_error(answer.head(), again),
+        // Made up by proxies for a client that went away: no word of the server's.
+        _ if matches!(status.as_u16(), 460 | 499) => again,
         _ if status.is_client_error() => refused(attempt, answer, before),
         // 101, or a number that HTTP does not know: it says nothing of the order, least of all no.
         _ => again,

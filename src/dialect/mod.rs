@@ -117,9 +117,8 @@ fn read_ietf(answer: &Answer) -> Reading {
         // The draft's own examples use one type, `…/idempotency`, for every cause: the status decides.
         (StatusCode::CONFLICT, None | Some("idempotency")) => Reading::InProgress,
         (StatusCode::UNPROCESSABLE_ENTITY, Some("idempotency")) => Reading::Mismatch,
-        (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, Some(code))
-            if code.contains("already_exists") || code.contains("duplicate") =>
-        {
+        // Also as 400 or 403: told as a no, it would be "corrected" into a second order.
+        (status, Some(code)) if status.is_client_error() && (code.contains("already_exists") || code.contains("duplicate")) => {
             Reading::Exists
         }
         (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, _) => Reading::Refused,

@@ -232,13 +232,13 @@ impl Clerk {
         Ok(refused)
     }
 
-    /// R7: a no by silence that is about to be acted on is written down first, or a clock that is put back would open the order again.
-    fn write_down_silence(&self, turn: &mut dyn Turn, key: IdempotencyKey, state: State) -> Result<(), StoreError> {
+    /// R7: a no by silence that is about to be told or acted on is written down first, or a clock that is put back would open the order again.
+    fn write_down_silence(&self, turn: &mut dyn Turn, key: IdempotencyKey, state: State) -> Result<State, StoreError> {
         match (state.stage(), state.at(self.now)) {
             (Stage::AwaitingApproval { .. } | Stage::Approved { .. }, Stage::Settled(settled)) => {
-                self.append(turn, key, state, &[Event::Settled(settled)]).map(drop)
+                self.append(turn, key, state, &[Event::Settled(settled)])
             }
-            _ => Ok(()),
+            _ => Ok(state),
         }
     }
 
@@ -261,7 +261,8 @@ impl Clerk {
     /// Who may go on with a known order. A lease is courtesy, the key is what keeps it one order.
     async fn take_up(&self, turn: &mut dyn Turn, intent: Intent, state: State) -> Result<Claimed, StoreError> {
         let key = intent.key();
-        match state.at(self.now) {
+        let state = self.write_down_silence(turn, key, state)?;
+        match state.at_boot(self.now, self.boot.as_ref()) {
             Stage::Open => {}
             // What passed by time alone is written down before it is told, or a clock that is put back would have it sent again (R8).
             Stage::NeedsReview(reason) if state.is_open() => {
@@ -367,6 +368,7 @@ impl Clerk {
                 leapt = false;
                 continue;
             }
+            let state = self.write_down_silence(turn, key, state)?;
             let counts = match state.at(self.now) {
                 Stage::Settled(settled) => matches!(settled, lifecycle::Settled::Succeeded { .. }),
                 Stage::Open | Stage::AwaitingApproval { .. } | Stage::Approved { .. } | Stage::NeedsReview(_) => true,
@@ -419,7 +421,11 @@ impl Clerk {
 
     pub(super) async fn find(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<Option<(Intent, State)>, StoreError> {
         let story = turn.story(key).await?;
-        if story.is_empty() { Ok(None) } else { fold(&story).map(Some) }
+        if story.is_empty() {
+            return Ok(None);
+        }
+        let (intent, state) = fold(&story)?;
+        Ok(Some((intent, self.write_down_silence(turn, key, state)?)))
     }
 
     pub(super) async fn read(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<(Intent, State), StoreError> {
@@ -438,8 +444,10 @@ enum Met {
 }
 
 fn drift(existing: Intent, state: State, draft: &Draft) -> Claimed {
+    // The key that a dialect wants in the body is no content.
+    let keyed = draft.clone().complete(existing.key()).ok();
     let contents = |order: &Draft| order.json().unwrap_or_default();
-    let mut differing = changes(&contents(&existing), &contents(draft));
+    let mut differing = changes(&contents(&existing), &contents(keyed.as_ref().unwrap_or(draft)));
     // Two cancels differ by their path alone.
     let route = |order: &Draft| serde_json::json!({ "route": order.route() });
     differing.extend(changes(&route(&existing), &route(draft)));

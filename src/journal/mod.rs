@@ -22,7 +22,7 @@ use crate::{
     future::BoxFuture,
     ids::IdempotencyKey,
     intent::{Draft, Intent},
-    lifecycle::{Effect, Event, Stage, State},
+    lifecycle::{Effect, Event, Settled, Stage, State},
     ruling::Ruling,
 };
 use bytes::Bytes;
@@ -85,7 +85,7 @@ impl JournalError {
     }
 
     /// Where it does not say so itself.
-    fn about(mut self, key: IdempotencyKey) -> Self {
+    pub(crate) fn about(mut self, key: IdempotencyKey) -> Self {
         self.key.get_or_insert(key);
         self
     }
@@ -207,6 +207,11 @@ impl Journal {
         self.clock.now()
     }
 
+    /// Where an order stands now, by both clocks.
+    pub(crate) fn stage_now(&self, state: &State) -> Stage {
+        state.at_boot(self.clock.now(), self.clock.boot().as_ref())
+    }
+
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
     pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, JournalError> {
         let clerk = Clerk {
@@ -288,8 +293,10 @@ impl Journal {
                     let (events, told) = decide(&state, mine);
                     let ours = events.iter().any(Event::must_be_durable);
                     let state = clerk.append(turn, key, state, &events)?;
-                    // An end that somebody else wrote is a rumour until our own sync covers it, and it is about to be told (R21).
-                    let hurry = ours || (events.is_empty() && !state.is_open());
+                    // An end that somebody else wrote is a rumour until our own sync covers it, and it is about to be told (R21); so is what our
+                    // own success came to, where somebody had closed the order (R7).
+                    let succeeded = matches!(state.stage(), Stage::Settled(Settled::Succeeded { .. }));
+                    let hurry = ours || (!state.is_open() && (events.is_empty() || !succeeded));
                     Ok((state, hurry, told))
                 })
             })
@@ -315,10 +322,12 @@ impl Journal {
     /// Takes back an order that was never sent (R16). Answers with the order as it stands, withdrawn or not.
     pub(crate) async fn withdraw(&self, key: IdempotencyKey, by: String, why: String) -> Result<Option<(Intent, State)>, JournalError> {
         let clerk = self.clerk();
-        let (mark, found) = self
+        let failed = || JournalError::of(key, Effect::Possible);
+        let found = self
             .ask(move |turn| Box::pin(async move { clerk.withdraw(turn, key, by, why).await }))
-            .await?;
-        self.store.durable(mark).await?;
+            .await;
+        let (mark, found) = found.map_err(failed())?;
+        self.store.durable(mark).await.map_err(failed())?;
         Ok(found)
     }
 

@@ -292,6 +292,20 @@ impl State {
         }
     }
 
+    /// [`at`](State::at), with the machine's own count beside the wall clock: within one boot no step of that makes a key young again (R8).
+    pub(crate) fn at_boot(&self, now: Timestamp, boot: Option<&Boot>) -> Stage {
+        match (self.at(now), boot, &self.boot) {
+            (Stage::Open, Some(here), Some(then)) if self.may_have_landed() && here.id == then.id => {
+                let age = Duration::from_millis(here.up_ms.saturating_sub(then.up_ms));
+                match age >= self.retention.saturating_sub(retention_margin(self.retention)) {
+                    true => Stage::NeedsReview(ReviewReason::RetentionPassed),
+                    false => Stage::Open,
+                }
+            }
+            (stage, _, _) => stage,
+        }
+    }
+
     /// R8: past the server's retention the same key executes again. A clock in doubt counts as passed. The age runs from the first record that
     /// let bytes leave, never from a take-over or a later attempt.
     pub(crate) fn retention_passed(&self, now: Timestamp) -> bool {

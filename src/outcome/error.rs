@@ -151,7 +151,8 @@ impl Error {
         let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).filter(plain).take(5).collect();
         let existing = Existing::of(intent, state, now);
         let text = format!(
-            "{} of {} is known as {} ({}) with other contents{}: nothing was sent; a second order from the same source needs its own line",
+            "{} of {} is known as {} ({}) with other contents{}: nothing of these was sent; if a person says it is a second order from the \
+             same source, give it its own line",
             intent.operation(),
             intent.origin(),
             existing.key,
@@ -172,11 +173,7 @@ impl Error {
     /// The same contents are known under another origin, or the same origin under another api's name.
     pub(crate) fn likely_repeat(intent: &Intent, state: &State, now: Timestamp) -> Self {
         let existing = Existing::of(intent, state, now);
-        // Whether it is that order is what nobody knows; if it is, that order's effect is this one's (R15).
-        let effect = match existing.effect {
-            Effect::None => Effect::None,
-            Effect::Possible | Effect::Certain => Effect::Possible,
-        };
+        let effect = existing.effect_if_it_is_this_one();
         let text = format!(
             "this looks like {} {} of {} at {} ({}): nothing was sent; if a person says it is another order, give it its own origin, or \
              Origin::distinct with the reason",
@@ -232,11 +229,14 @@ impl Error {
 
     /// No order stands under this key.
     pub(crate) fn no_such_key(key: IdempotencyKey) -> Self {
-        let what = Invalid::new("key", "must be one that this journal knows");
-        Error(Arc::new(Inner {
-            text: format!("{key} is not in this journal"),
-            ..Inner::new(ErrorKind::InvalidInput, Effect::None, NextStep::FixInput, what.to_string())
-        }))
+        // Mistyped, torn, or in another journal: whether an order stands under it, this journal can't say.
+        let text = format!("{key} is not in this journal: nothing was sent by this call, and whether it was by another can't be told");
+        Error(Arc::new(Inner::new(
+            ErrorKind::InvalidInput,
+            Effect::Possible,
+            NextStep::AskHuman,
+            text,
+        )))
     }
 
     /// The order goes to another api than this client's.
@@ -336,6 +336,14 @@ impl Existing {
                 Stage::Open => "open",
             },
             effect: state.effect(),
+        }
+    }
+
+    /// Whether it is that order is what nobody knows; if it is, that order's effect is this one's (R15).
+    fn effect_if_it_is_this_one(&self) -> Effect {
+        match self.effect {
+            Effect::None => Effect::None,
+            Effect::Possible | Effect::Certain => Effect::Possible,
         }
     }
 }

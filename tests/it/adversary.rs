@@ -954,3 +954,319 @@ async fn whichever_call_to_the_disk_fails_there_is_one_order_and_no_lie() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+// ---- a second look -------------------------------------------------------------------------------------------------------
+
+/// R7: silence that was told as a no is a no for good, also where it was only told.
+#[tokio::test]
+async fn silence_that_was_told_as_a_no_never_waits_for_a_yes_again() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    let clock = Hand::new();
+    let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
+    let parked = client.submit(mail(), &high()).await.unwrap();
+    clock.step(25);
+    assert!(matches!(client.submit(mail(), &high()).await, Ok(Outcome::Denied(_))));
+    clock.step(-25);
+    let now = client.known(parked.key()).await.unwrap().unwrap();
+    assert!(matches!(now, Outcome::Denied(_)), "told as denied, and now {now:?}");
+}
+
+#[tokio::test]
+async fn silence_that_was_asked_about_stays_a_no() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    let clock = Hand::new();
+    let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
+    let parked = client.submit(mail(), &high()).await.unwrap();
+    clock.step(25);
+    assert!(matches!(client.known(parked.key()).await, Ok(Some(Outcome::Denied(_)))));
+    clock.step(-25);
+    let now = client.known(parked.key()).await.unwrap().unwrap();
+    assert!(matches!(now, Outcome::Denied(_)), "told as denied, and now {now:?}");
+}
+
+/// R7, R11: the repeat guard let a second order pass because the first had expired; a clock that is put back must not have both wait for a yes.
+#[tokio::test]
+async fn an_expired_order_without_origin_that_was_placed_anew_never_waits_for_a_yes_again() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    let clock = Hand::new();
+    let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
+    let first = client.submit(Origin::unknown(), &high()).await.unwrap();
+    clock.step(25);
+    let second = client.submit(Origin::unknown(), &high()).await.unwrap();
+    assert_ne!(first.key(), second.key());
+    clock.step(-25);
+    let now = client.known(first.key()).await.unwrap().unwrap();
+    assert!(matches!(now, Outcome::Denied(_)), "two orders wait for a yes: {now:?}");
+}
+
+/// A provider that takes its time with the second credential: `slow` happens meanwhile.
+#[derive(Clone)]
+struct Slow {
+    asked: Arc<AtomicI64>,
+    slow: Arc<dyn Fn() + Send + Sync>,
+    moved: Arc<AtomicBool>,
+}
+
+impl Slow {
+    fn new(slow: impl Fn() + Send + Sync + 'static) -> Self {
+        Slow {
+            asked: Arc::default(),
+            slow: Arc::new(slow),
+            moved: Arc::default(),
+        }
+    }
+}
+
+impl Credentials for Slow {
+    fn current(&self) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        Box::pin(async {
+            if self.asked.fetch_add(1, Ordering::SeqCst) == 1 {
+                (self.slow)();
+            }
+            Ok(Credential::bearer("t").unwrap())
+        })
+    }
+    fn scope(&self) -> Option<String> {
+        Some(if self.moved.load(Ordering::SeqCst) { "two" } else { "one" }.to_owned())
+    }
+}
+
+/// R8: the age is looked at right before the request, not before a provider that may take its time.
+#[tokio::test]
+async fn a_credential_that_takes_longer_than_the_retention_has_nothing_sent() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_lose_reply().times(4));
+    let clock = Hand::new();
+    let time = clock.clone();
+    let api = brisk(&desk.url()).credentials(Slow::new(move || time.step(30))).build().unwrap();
+    let journal = Journal::builder().clock(clock).open(folder.path()).await.unwrap();
+    let client = OrderClient::new(journal, api, Actor::agent("a"));
+    let told = client.submit(mail(), &order()).await;
+    assert_eq!(desk.requests().len(), 1, "sent again after 30 hours: {told:?}");
+    assert!(matches!(told, Ok(Outcome::NeedsReview(_))), "{told:?}");
+}
+
+/// R9: the account is looked at after the credential was given, too.
+#[tokio::test]
+async fn a_credential_that_comes_from_another_account_has_nothing_sent() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_lose_reply().times(4));
+    let moved = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&moved);
+    let mut provider = Slow::new(move || switch.store(true, Ordering::SeqCst));
+    provider.moved = moved;
+    let api = brisk(&desk.url()).credentials(provider).build().unwrap();
+    let client = OrderClient::new(folder.journal().await, api, Actor::agent("a"));
+    let told = client.submit(mail(), &order()).await;
+    assert_eq!(desk.requests().len(), 1, "the key went out under a second account: {told:?}");
+}
+
+/// R8: the turn in which an attempt is written down may have been long in coming.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_was_locked_for_longer_than_the_retention_has_nothing_sent() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_lose_reply().times(4));
+    let clock = Hand::new();
+    let (time, lock) = (clock.clone(), folder.path().join("lock"));
+    let slow = move || {
+        let other = fs::OpenOptions::new().append(true).open(&lock).unwrap();
+        other.lock().unwrap();
+        let time = time.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            time.step(30);
+            other.unlock().unwrap();
+        });
+    };
+    let api = brisk(&desk.url()).credentials(Slow::new(slow)).build().unwrap();
+    let journal = Journal::builder().clock(clock).open(folder.path()).await.unwrap();
+    let client = OrderClient::new(journal, api, Actor::agent("a"));
+    let told = client.submit(mail(), &order()).await;
+    assert_eq!(desk.requests().len(), 1, "sent again after 30 hours: {told:?}");
+    assert!(matches!(told, Ok(Outcome::NeedsReview(_))), "{told:?}");
+}
+
+/// A key that was mistyped, or asked for in another journal, is not told as an order that was never placed.
+#[tokio::test]
+async fn an_unknown_key_is_not_told_as_nothing_happened() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    let told = folder.client(&desk).await.resume(K0.parse().unwrap()).await;
+    let reply = ToolReply::of(&told);
+    assert_ne!(reply.effect, Effect::None, "{reply:?}");
+    assert!(!reply.next_step.contains("submit"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn exists_already_is_not_told_as_nothing_was_registered_whatever_the_status() {
+    for (status, code) in [(400, "duplicate_order"), (403, "order_already_exists"), (412, "duplicate_order")] {
+        let (desk, folder) = (Desk::start().await, Folder::new());
+        desk.script(Script::new().commit_then_reply(Reply::problem(status, code, "it stands as ord-7")));
+        let told = folder.client(&desk).await.submit(mail(), &order()).await;
+        assert!(matches!(told, Ok(Outcome::NeedsReview(_))), "{status}: told {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_drift_does_not_name_the_key_that_the_dialect_wants_in_the_body() {
+    let folder = Folder::new();
+    let dialect = Dialect::ietf().key(KeyPlace::BodyMember("/client_order_id".to_owned()));
+    let api = brisk("http://127.0.0.1:9").dialect(dialect).build().unwrap();
+    let client = OrderClient::new(folder.journal().await, api, Actor::agent("a"));
+    drop(client.submit(mail(), &json_order(r#"{"sku":"A","qty":1}"#)).await);
+    let error = client
+        .submit(mail(), &json_order(r#"{"sku":"A","qty":2}"#))
+        .await
+        .map(drop)
+        .unwrap_err();
+    let fields: Vec<_> = error.changes().iter().map(|c| c.field.as_str()).collect();
+    assert_eq!(fields, ["qty"], "{error}");
+}
+
+/// R12: an origin that was closed because its claim was torn stays closed, whatever call of the mending was the last.
+#[tokio::test]
+async fn an_origin_whose_claim_was_torn_stays_closed_however_mending_ends() {
+    let desk = Desk::start().await;
+    let claim = || claim_of_at(&desk);
+    let mut wrong = Vec::new();
+    for behind in [false, true] {
+        let torn = Folder::new();
+        drop(torn.journal().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        append(&torn.path(), &[claim().await]);
+        let end = fs::metadata(torn.log()).unwrap().len() as usize;
+        if behind {
+            append(&torn.path(), &[rec(K1, "open", "taken_over", json!({ "owner": THEM }))]);
+        }
+        let mut bytes = fs::read(torn.log()).unwrap();
+        // A sector in the claim's middle is lost; its origin can be read.
+        bytes[end - 300..end - 200].fill(0);
+        let prepared = |bytes: &[u8]| {
+            let folder = Folder::new();
+            fs::create_dir_all(folder.path()).unwrap();
+            fs::write(folder.log(), bytes).unwrap();
+            folder
+        };
+        let sends = |folder: Folder, what: String| {
+            let desk = &desk;
+            async move {
+                let before = desk.requests().len();
+                let told = match Journal::open(folder.path()).await {
+                    Err(error) => format!("{error}"),
+                    Ok(journal) => {
+                        let client = OrderClient::new(journal, brisk(&desk.url()).build().unwrap(), Actor::agent("a"));
+                        format!("{:?}", client.submit(mail(), &order()).await)
+                    }
+                };
+                (desk.requests().len() != before).then(|| format!("{what}: {told}"))
+            }
+        };
+        // Killed, or refused by the disk, at any call.
+        for fails in [Fails::Before, Fails::After] {
+            for at in 1.. {
+                let (folder, disk) = (prepared(&bytes), Bad::new(at, fails));
+                drop(Journal::builder().disk(disk.clone()).open(folder.path()).await);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                let what = format!("{behind} {fails:?} {at} {}", disk.what.lock().unwrap());
+                wrong.extend(sends(folder, what).await);
+                if !disk.fired() {
+                    break;
+                }
+            }
+        }
+        // A power cut in the middle of what it writes.
+        let whole = prepared(&bytes);
+        drop(whole.journal().await);
+        let mended = fs::read(whole.log()).unwrap();
+        let copy = fs::read_dir(whole.path().join("archive")).unwrap().next().unwrap().unwrap().path();
+        let from = (0..bytes.len()).find(|at| bytes.get(*at) != mended.get(*at)).unwrap();
+        for cut in (from..mended.len().min(end)).step_by(11) {
+            let mut mixed = mended[..cut].to_vec();
+            mixed.extend_from_slice(bytes.get(cut..).unwrap_or_default());
+            let folder = prepared(&mixed);
+            fs::create_dir_all(folder.path().join("archive")).unwrap();
+            fs::copy(&copy, folder.path().join("archive").join(copy.file_name().unwrap())).unwrap();
+            wrong.extend(sends(folder, format!("{behind} cut at {cut}")).await);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn claim_of_at(desk: &Desk) -> Rec {
+    claim_of(&order(), &desk.url(), K0, THEM, None).await
+}
+
+/// R9: two users' clients of one api share a journal; neither sends what may have landed under the other's account.
+#[tokio::test]
+async fn an_order_that_may_have_landed_is_not_sent_again_under_another_accounts_bearer() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_lose_reply().times(4));
+    let journal = folder.journal().await;
+    let user = |account: Option<&str>, token| {
+        let api = brisk(&desk.url()).bearer(token);
+        let api = account.map_or_else(|| brisk(&desk.url()).bearer(token), |account| api.account(account));
+        OrderClient::new(journal.clone(), api.build().unwrap(), Actor::agent("a"))
+    };
+    let key = user(Some("alice"), "t1").submit(mail(), &order()).await.unwrap_err().key().unwrap();
+    let sent = desk.requests().len();
+    // Neither another account, nor a client that names none.
+    for stranger in [user(Some("bob"), "t2"), user(None, "t3")] {
+        let told = stranger.resume(key).await.unwrap();
+        assert!(matches!(told, Outcome::NeedsReview(_)), "{told:?}");
+        assert_eq!(desk.requests().len(), sent, "alice's order went out under another's token");
+    }
+    assert!(brisk(&desk.url()).account(" ").build().is_err());
+}
+
+/// R9: a new token of the same account is no other account.
+#[tokio::test]
+async fn a_new_token_of_the_same_account_goes_on() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_lose_reply().times(4));
+    let journal = folder.journal().await;
+    let with = |token| {
+        let api = brisk(&desk.url()).bearer(token).account("alice").build().unwrap();
+        OrderClient::new(journal.clone(), api, Actor::agent("a"))
+    };
+    let key = with("old").submit(mail(), &order()).await.unwrap_err().key().unwrap();
+    assert!(matches!(with("new").resume(key).await, Ok(Outcome::Succeeded(_))));
+    desk.assert_one_order_per_key();
+}
+
+/// R6: a log that can't be looked at is not missing, and never replaced by a new one.
+#[tokio::test]
+async fn a_log_that_cannot_be_looked_at_is_not_made_anew() {
+    let (desk, whole) = (Desk::start().await, Folder::new());
+    drop(whole.client(&desk).await.submit(mail(), &order()).await.unwrap());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let log = fs::read(whole.log()).unwrap();
+    for at in 1..12 {
+        // Restored from a backup: the log alone.
+        let folder = Folder::new();
+        fs::create_dir_all(folder.path()).unwrap();
+        fs::write(folder.log(), &log).unwrap();
+        drop(Journal::builder().disk(Bad::new(at, Fails::Before)).open(folder.path()).await);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        assert!(
+            fs::read(folder.log()).unwrap().starts_with(&log),
+            "call {at} failed, and the log is gone"
+        );
+    }
+}
+
+/// R8: a wall clock that was put back within one boot makes no key young again.
+#[tokio::test]
+async fn a_wall_clock_put_back_within_one_boot_makes_no_key_young_again() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_lose_reply().times(4));
+    let up = Arc::new(AtomicI64::new(1_000_000));
+    let clock = Hand(Arc::new(AtomicI64::new(1_800_000_000_000)), Some(Arc::clone(&up)));
+    let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
+    let key = client.submit(mail(), &order()).await.unwrap_err().key().unwrap();
+    let sent = desk.requests().len();
+    // 30 hours, of which the wall clock was put back 20.
+    up.fetch_add(30 * 3_600_000, Ordering::SeqCst);
+    clock.step(10);
+    let told = client.resume(key).await;
+    assert_eq!(desk.requests().len(), sent, "sent again after 30 hours: {told:?}");
+    assert!(matches!(told, Ok(Outcome::NeedsReview(_))), "{told:?}");
+}

@@ -14,12 +14,42 @@ impl Book {
     /// A torn tail: copied aside, cut, and a record left that says so.
     pub(super) fn cut(&mut self, tail: &Hole) -> Result<TornReport, StoreError> {
         let (mended, report) = self.set_aside(tail, None)?;
-        let path = self.path.clone();
-        let failed = move |e| StoreError::io("mending", &path, e);
-        self.log.truncate(tail.at).map_err(failed)?;
-        self.append(vec![self.hole_record(&mended, 0)?])?;
+        if mended.origins.is_empty() {
+            let path = self.path.clone();
+            self.log.truncate(tail.at).map_err(|e| StoreError::io("mending", &path, e))?;
+            self.append(vec![self.hole_record(&mended, 0)?])?;
+        } else {
+            self.close_over(tail, &mended)?;
+        }
         self.durable(Mark(self.len))?;
         Ok(report)
+    }
+
+    /// A torn tail that closes origins: the record that says so is there before anything is cut, however this ends.
+    fn close_over(&mut self, tail: &Hole, mended: &Mended) -> Result<(), StoreError> {
+        let body = self.hole_record(mended, 0)?;
+        let seq = self.chain.seq.saturating_add(1);
+        let (line, crc) = frame::encode(seq, &body, self.synced, self.chain.prev);
+        let end = tail.at.saturating_add(line.len() as u64);
+        let path = self.path.clone();
+        let failed = move |e| StoreError::io("mending", &path, e);
+        let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
+        log.write_at(tail.at, &line).map_err(&failed)?;
+        log.sync().map_err(&failed)?;
+        log.truncate(end).map_err(&failed)?;
+        log.sync().map_err(&failed)?;
+        self.len = end;
+        self.chain = Chain {
+            seq,
+            prev: crc,
+            lines: self.chain.lines.saturating_add(1),
+        };
+        let place = Place {
+            at: tail.at,
+            len: line.len(),
+        };
+        self.learn(&body, place);
+        Ok(())
     }
 
     /// A torn place with records behind it: copied aside, and overwritten, to the byte, by a record that says so.
@@ -82,17 +112,27 @@ impl Book {
         let archive = self.folder.join("archive");
         let failed = |e| StoreError::io("setting a torn record aside in", &archive, e);
         self.disk.make_dir(&archive).map_err(failed)?;
-        let (copy, mut file) = (0..)
-            .map(|n: u32| match n {
-                0 => archive.join(format!("torn-{}", hole.at)),
-                n => archive.join(format!("torn-{}-{n}", hole.at)),
-            })
-            .find_map(|copy| match self.disk.open(&copy, How::CreateNew) {
-                Ok(file) => Some(Ok((copy, file))),
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => None,
-                Err(e) => Some(Err(failed(e))),
-            })
-            .unwrap_or_else(|| Err(failed(std::io::ErrorKind::AlreadyExists.into())))?;
+        let mut origins = recover::closed_origins(&bytes);
+        let mut names = (0u32..).map(|n| match n {
+            0 => archive.join(format!("torn-{}", hole.at)),
+            n => archive.join(format!("torn-{}-{n}", hole.at)),
+        });
+        let (copy, mut file) = loop {
+            let Some(copy) = names.next() else {
+                return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
+            };
+            match self.disk.open(&copy, How::CreateNew) {
+                Ok(file) => break (copy, file),
+                // Mending was cut short here once: what it has overwritten stands in its copy.
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                    let earlier = self.disk.open(&copy, How::Append).and_then(|mut file| file.read_from(0));
+                    origins.extend(recover::closed_origins(&earlier.map_err(failed)?));
+                }
+                Err(e) => return Err(failed(e)),
+            }
+        };
+        origins.sort();
+        origins.dedup();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let n = file.append(rest).map_err(failed)?;
@@ -103,7 +143,7 @@ impl Book {
         self.disk.sync_dir(&self.folder).map_err(failed)?;
         let mended = Mended {
             after: behind.map(|frame| format!("{:08x}", frame.prev)),
-            origins: recover::closed_origins(&bytes),
+            origins,
             copy: Some(copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string()),
         };
         let report = TornReport {

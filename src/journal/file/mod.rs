@@ -244,15 +244,22 @@ fn unusable(folder: &Path, error: std::io::Error) -> StoreError {
 /// then it takes its place: a kill in between leaves a folder that the next opening can finish.
 fn existing_or_new_log(folder: &Path, path: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>) -> Result<Box<dyn DiskFile>, StoreError> {
     let failed = |e| StoreError::io("making", path, e);
-    if disk.identity(path).is_ok() {
+    // What can't be looked at is not missing: a log that is there would be replaced.
+    let there = |path: &Path| match disk.identity(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(StoreError::io("looking at", path, e)),
+    };
+    if there(path)? {
         return disk.open(path, How::Append).map_err(|e| StoreError::io("opening", path, e));
     }
     let (unborn, mark) = (folder.join("log.new"), folder.join("made"));
-    let marked = disk.identity(&mark).is_ok();
-    let traces = ["archive", "owners", "origins"]
-        .iter()
-        .any(|sign| disk.identity(&folder.join(sign)).is_ok());
-    let half_made = disk.identity(&unborn).is_ok();
+    let marked = there(&mark)?;
+    let mut traces = false;
+    for sign in ["archive", "owners", "origins"] {
+        traces |= there(&folder.join(sign))?;
+    }
+    let half_made = there(&unborn)?;
     if traces || marked && !half_made {
         let text = format!(
             "{} had a journal once, and its log.jsonl is gone: nothing was made and nothing is sent, since every key would be minted anew. \
