@@ -184,7 +184,6 @@ fn from_hex(hex: &str) -> Option<Bytes> {
 /// Why no byte of the request left for the server. The only proof there is: the connection was never made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub(crate) enum NeverLeft {
     /// Refused, or not made in time. (Reset right at accept, it depends on who notices first, and mostly reads as no answer.)
     Connect,
@@ -197,7 +196,6 @@ pub(crate) enum NeverLeft {
 /// Why no answer came, although the request, or part of it, may have arrived. **The order may have been processed.**
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub(crate) enum NoAnswer {
     /// The attempt's time was up.
     TimedOut,
@@ -214,7 +212,6 @@ pub(crate) enum NoAnswer {
 /// What was wrong with the body of an answer whose head was seen. **The order may have been processed.**
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub(crate) enum Half {
     /// It ended early.
     Cut,
@@ -228,7 +225,6 @@ pub(crate) enum Half {
 
 /// What was seen of one attempt. A fact, never a `Result`: a lost answer is not "an error", it is an order that may exist.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub(crate) enum Observed {
     /// No byte left. The server has nothing.
     NeverLeft(NeverLeft),

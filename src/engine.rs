@@ -153,7 +153,9 @@ impl Engine {
         let mut pace = Pace::new(pacing.base, pacing.cap);
         let until = monotonic() + self.api.timeouts().total;
         let mut refresh = Refresh::Left;
-        for made in 1..=pacing.attempts {
+        let mut made = 0_u32;
+        loop {
+            made = made.saturating_add(1);
             let Some((verdict, used)) = self.attempt(permit, until).await? else {
                 return Ok(());
             };
@@ -166,7 +168,7 @@ impl Engine {
                 Verdict::Again { not_before } => (pace.next(not_before), not_before.is_some()),
             };
             // Never sleep past the limit: whoever resumes finds when it is worth trying.
-            let spent = made == pacing.attempts;
+            let spent = made >= pacing.attempts;
             if spent || monotonic() + wait >= until {
                 let later = Some(self.journal.now().plus(wait));
                 let why = match spent {
@@ -180,8 +182,6 @@ impl Engine {
             }
             tokio::time::sleep(wait).await;
         }
-        // No attempt is allowed at all; the builder refuses that.
-        self.rest(permit, Rest::Interrupted {}).await
     }
 
     /// One attempt: written down, sent, written down. `None`: it was not made, since the order no longer waits for one.
@@ -194,7 +194,7 @@ impl Engine {
             return Ok(None);
         };
         // The provider may have taken its time, and may have gone over to another account meanwhile.
-        if self.held_back(permit).await? {
+        if credential.is_some() && self.held_back(permit).await? {
             return Ok(None);
         }
         let number = permit.claim().state().attempts().saturating_add(1);

@@ -360,11 +360,12 @@ impl Clerk {
         // count calls far, or can't date, ends the search among those.
         let mut leapt = true;
         for key in turn.by_repeat(columns.repeat, Timestamp::from_millis(i64::MIN)).await? {
-            if !near.contains(&key) && !leapt {
+            let far = !near.contains(&key);
+            if far && !leapt {
                 continue;
             }
             let (existing, state) = self.read(turn, key).await?;
-            if !near.contains(&key) && !self.within_by_boot(window, &state) {
+            if far && !self.within_by_boot(window, &state) {
                 leapt = false;
                 continue;
             }

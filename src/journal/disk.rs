@@ -48,6 +48,19 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub trait DiskFile: Send + fmt::Debug {
     /// One write at the end; may be short.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Writes all of it at the end, by as many writes as it takes; goes on after a signal.
+    fn append_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.append(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
     /// Overwrites at a place, whole. With [`How::Mend`] only.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Reads everything from `at` to the end.
@@ -212,5 +225,70 @@ impl DiskFile for RealFile {
 
     fn unlock(&mut self) -> io::Result<()> {
         self.0.unlock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes at a time what it is told to, and says no as it is told to.
+    #[derive(Debug)]
+    struct Moody {
+        taken: Vec<u8>,
+        moods: Vec<io::Result<usize>>,
+    }
+
+    impl DiskFile for Moody {
+        fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = self.moods.pop().unwrap_or(Ok(bytes.len()))?.min(bytes.len());
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+        fn write_at(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+            unreachable!()
+        }
+        fn read_from(&mut self, _: u64) -> io::Result<Vec<u8>> {
+            unreachable!()
+        }
+        fn read_at(&mut self, _: u64, _: usize) -> io::Result<Vec<u8>> {
+            unreachable!()
+        }
+        fn size(&self) -> io::Result<u64> {
+            unreachable!()
+        }
+        fn truncate(&mut self, _: u64) -> io::Result<()> {
+            unreachable!()
+        }
+        fn sync(&mut self) -> io::Result<()> {
+            unreachable!()
+        }
+        fn identity(&self) -> io::Result<Identity> {
+            unreachable!()
+        }
+        fn lock(&mut self) -> io::Result<()> {
+            unreachable!()
+        }
+        fn try_lock(&mut self) -> io::Result<bool> {
+            unreachable!()
+        }
+        fn unlock(&mut self) -> io::Result<()> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn all_of_it_is_written_or_the_caller_is_told() {
+        let file = |moods| Moody { taken: Vec::new(), moods };
+        let signal = || Err(io::ErrorKind::Interrupted.into());
+        let mut short = file(vec![Ok(2), signal(), Ok(1)]);
+        short.append_all(b"record").unwrap();
+        assert_eq!(short.taken, b"record");
+        // A write that takes nothing must not lose a byte, nor go on for ever.
+        let mut stuck = file(vec![Ok(0), Ok(3)]);
+        assert_eq!(stuck.append_all(b"record").unwrap_err().kind(), io::ErrorKind::WriteZero);
+        assert_eq!(stuck.taken, b"rec");
+        let mut full = file(vec![Err(io::ErrorKind::StorageFull.into())]);
+        assert_eq!(full.append_all(b"record").unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

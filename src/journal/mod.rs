@@ -312,21 +312,24 @@ impl Journal {
     /// One order as it stands; `None` where there is no such key. Durable before it answers, as everything that is told.
     pub(crate) async fn order(&self, key: IdempotencyKey) -> Result<Option<(Intent, State)>, JournalError> {
         let clerk = self.clerk();
-        let failed = || JournalError::of(key, Effect::Possible);
-        let found = self.ask(move |turn| Box::pin(async move { clerk.find(turn, key).await })).await;
-        let (mark, found) = found.map_err(failed())?;
-        self.store.durable(mark).await.map_err(failed())?;
-        Ok(found)
+        self.find(key, move |turn| Box::pin(async move { clerk.find(turn, key).await }))
+            .await
     }
 
     /// Takes back an order that was never sent (R16). Answers with the order as it stands, withdrawn or not.
     pub(crate) async fn withdraw(&self, key: IdempotencyKey, by: String, why: String) -> Result<Option<(Intent, State)>, JournalError> {
         let clerk = self.clerk();
+        self.find(key, move |turn| Box::pin(async move { clerk.withdraw(turn, key, by, why).await }))
+            .await
+    }
+
+    /// What a decision finds of one order, durable before it is told. What can't be read may have been processed.
+    async fn find<F>(&self, key: IdempotencyKey, decide: F) -> Result<Option<(Intent, State)>, JournalError>
+    where
+        F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<Option<(Intent, State)>, StoreError>> + Send + 'static,
+    {
         let failed = || JournalError::of(key, Effect::Possible);
-        let found = self
-            .ask(move |turn| Box::pin(async move { clerk.withdraw(turn, key, by, why).await }))
-            .await;
-        let (mark, found) = found.map_err(failed())?;
+        let (mark, found) = self.ask(decide).await.map_err(failed())?;
         self.store.durable(mark).await.map_err(failed())?;
         Ok(found)
     }

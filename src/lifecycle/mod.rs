@@ -74,7 +74,6 @@ impl ReviewReason {
 /// Why a flight ended without an outcome. The order stays open and belongs to nobody; resume goes on under the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub(crate) enum Rest {
     /// The attempt limit was reached.
     AttemptsSpent {
@@ -112,7 +111,6 @@ pub(crate) enum Rest {
 /// What an order came to. Cheap to clone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[non_exhaustive]
 pub(crate) enum Settled {
     /// The server processed it.
     Succeeded {
@@ -143,7 +141,6 @@ pub(crate) enum Settled {
 /// One thing that happened to an order. All of them stand in record version 1, whoever writes them first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[non_exhaustive]
 pub(crate) enum Event {
     /// The order has a key; what was ruled of it; whether sending follows.
     Claimed(Box<Claimed>),

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// What was seen of one attempt, as the journal keeps it: enough to judge doubt, without a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub(crate) enum Sighting {
     /// No byte left.
     NeverLeft(NeverLeft),

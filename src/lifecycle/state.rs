@@ -17,7 +17,6 @@ use std::time::Duration;
 
 /// Where an order stands.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub(crate) enum Stage {
     /// Sending is permitted: it is in flight, or rests until somebody resumes it.
     Open,
@@ -230,7 +229,6 @@ impl State {
         self.stage = match (&self.stage, new) {
             _ if late => Stage::NeedsReview(ReviewReason::LateOutcome),
             // Two senders of one key: what the server did stands, whoever heard of it first.
-            (Stage::Settled(Settled::Succeeded { .. }), Settled::Succeeded { .. }) => return,
             (Stage::Settled(Settled::Succeeded { .. }), _) => return,
             (Stage::Settled(Settled::Rejected { .. }), Settled::Rejected { .. }) => return,
             (Stage::Settled(_), _) => {
@@ -297,7 +295,7 @@ impl State {
         match (self.at(now), boot, &self.boot) {
             (Stage::Open, Some(here), Some(then)) if self.may_have_landed() && here.id == then.id => {
                 let age = Duration::from_millis(here.up_ms.saturating_sub(then.up_ms));
-                match age >= self.retention.saturating_sub(retention_margin(self.retention)) {
+                match self.outlives_retention(age) {
                     true => Stage::NeedsReview(ReviewReason::RetentionPassed),
                     false => Stage::Open,
                 }
@@ -312,12 +310,15 @@ impl State {
         let Some(first) = self.first_possible_send else {
             return false;
         };
-        let margin = retention_margin(self.retention);
         match now.since(first) {
-            Some(age) => age >= self.retention.saturating_sub(margin),
+            Some(age) => self.outlives_retention(age),
             // A clock that stands well before a record it wrote is in doubt.
-            None => first.since(now).is_some_and(|behind| behind > margin),
+            None => first.since(now).is_some_and(|behind| behind > retention_margin(self.retention)),
         }
+    }
+
+    fn outlives_retention(&self, age: Duration) -> bool {
+        age >= self.retention.saturating_sub(retention_margin(self.retention))
     }
 
     /// Whether the order may have been processed, by everything written down of it (R15).

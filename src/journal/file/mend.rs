@@ -15,8 +15,8 @@ impl Book {
     pub(super) fn cut(&mut self, tail: &Hole) -> Result<TornReport, StoreError> {
         let (mended, report) = self.set_aside(tail, None)?;
         if mended.origins.is_empty() {
-            let path = self.path.clone();
-            self.log.truncate(tail.at).map_err(|e| StoreError::io("mending", &path, e))?;
+            let path = self.files.path.clone();
+            self.files.log.truncate(tail.at).map_err(|e| StoreError::io("mending", &path, e))?;
             self.append(vec![self.hole_record(&mended, 0)?])?;
         } else {
             self.close_over(tail, &mended)?;
@@ -31,9 +31,9 @@ impl Book {
         let seq = self.chain.seq.saturating_add(1);
         let (line, crc) = frame::encode(seq, &body, self.synced, self.chain.prev);
         let end = tail.at.saturating_add(line.len() as u64);
-        let path = self.path.clone();
+        let path = self.files.path.clone();
         let failed = move |e| StoreError::io("mending", &path, e);
-        let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
+        let mut log = self.files.disk.open(&self.files.path, How::Mend).map_err(&failed)?;
         log.write_at(tail.at, &line).map_err(&failed)?;
         log.sync().map_err(&failed)?;
         log.truncate(end).map_err(&failed)?;
@@ -71,15 +71,15 @@ impl Book {
         let Some(blanks) = room.checked_sub(encoded(self, &mended, 0)?.0.len()) else {
             let text = format!(
                 "journal at {} has {room} bytes at {} that were never a record: nothing is sent; a person must look",
-                self.path.display(),
+                self.files.path.display(),
                 hole.at
             );
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         };
         let (line, body) = encoded(self, &mended, blanks)?;
-        let path = self.path.clone();
+        let path = self.files.path.clone();
         let failed = move |e| StoreError::io("mending", &path, e);
-        let mut log = self.disk.open(&self.path, How::Mend).map_err(&failed)?;
+        let mut log = self.files.disk.open(&self.files.path, How::Mend).map_err(&failed)?;
         log.write_at(hole.at, &line).map_err(&failed)?;
         log.sync().map_err(&failed)?;
         self.learn(
@@ -97,7 +97,7 @@ impl Book {
         let data = serde_json::to_string(mended).map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
         Ok(Body::Book {
             name: "hole",
-            at: self.clock.now(),
+            at: self.files.clock.now(),
             data: data + &" ".repeat(blanks),
         })
     }
@@ -106,12 +106,13 @@ impl Book {
     fn set_aside(&mut self, hole: &Hole, behind: Option<&Frame>) -> Result<(Mended, TornReport), StoreError> {
         let len = usize::try_from(hole.len).unwrap_or(usize::MAX);
         let bytes = self
+            .files
             .log
             .read_at(hole.at, len)
-            .map_err(|e| StoreError::io("reading", &self.path, e))?;
-        let archive = self.folder.join("archive");
+            .map_err(|e| StoreError::io("reading", &self.files.path, e))?;
+        let archive = self.files.folder.join("archive");
         let failed = |e| StoreError::io("setting a torn record aside in", &archive, e);
-        self.disk.make_dir(&archive).map_err(failed)?;
+        self.files.disk.make_dir(&archive).map_err(failed)?;
         let mut origins = recover::closed_origins(&bytes);
         let mut names = (0u32..).map(|n| match n {
             0 => archive.join(format!("torn-{}", hole.at)),
@@ -121,11 +122,11 @@ impl Book {
             let Some(copy) = names.next() else {
                 return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
             };
-            match self.disk.open(&copy, How::CreateNew) {
+            match self.files.disk.open(&copy, How::CreateNew) {
                 Ok(file) => break (copy, file),
                 // Mending was cut short here once: what it has overwritten stands in its copy.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                    let earlier = self.disk.open(&copy, How::Append).and_then(|mut file| file.read_from(0));
+                    let earlier = self.files.disk.open(&copy, How::Append).and_then(|mut file| file.read_from(0));
                     origins.extend(recover::closed_origins(&earlier.map_err(failed)?));
                 }
                 Err(e) => return Err(failed(e)),
@@ -133,18 +134,14 @@ impl Book {
         };
         origins.sort();
         origins.dedup();
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let n = file.append(rest).map_err(failed)?;
-            rest = rest.get(n.max(1)..).unwrap_or_default();
-        }
+        file.append_all(&bytes).map_err(failed)?;
         file.sync().map_err(failed)?;
-        self.disk.sync_dir(&archive).map_err(failed)?;
-        self.disk.sync_dir(&self.folder).map_err(failed)?;
+        self.files.disk.sync_dir(&archive).map_err(failed)?;
+        self.files.disk.sync_dir(&self.files.folder).map_err(failed)?;
         let mended = Mended {
             after: behind.map(|frame| format!("{:08x}", frame.prev)),
             origins,
-            copy: Some(copy.strip_prefix(&self.folder).unwrap_or(&copy).display().to_string()),
+            copy: Some(copy.strip_prefix(&self.files.folder).unwrap_or(&copy).display().to_string()),
         };
         let report = TornReport {
             offset: hole.at,

@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{oneshot, watch};
-use writer::{Book, Job, Parts, Reply};
+use writer::{Book, Files, Job, Reply};
 
 /// How often another process's writing is looked for while somebody waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -207,21 +207,21 @@ fn open_book(folder: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>, spent:
     let owner = OwnerId::mint().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
     let own = own_file(&at("owners"), owner, disk)?;
     let (written, told) = watch::channel(0);
-    let parts = Parts {
+    let files = Files {
         disk: Arc::clone(disk),
         clock: Arc::clone(clock),
         folder: folder.to_owned(),
         path,
         lock,
         log,
-        own,
+        own: Some(own),
         owner,
         spent,
         written,
     };
     // A folder that can't be opened is left as it is.
     let own_path = at("owners").join(owner.to_string());
-    let read = Book::read(parts).inspect_err(|_| drop(disk.remove(&own_path)));
+    let read = Book::read(files).inspect_err(|_| drop(disk.remove(&own_path)));
     let (book, torn) = read?;
     let opened = Opened {
         id,
@@ -294,13 +294,7 @@ fn existing_or_new_log(folder: &Path, path: &Path, disk: &Arc<dyn Disk>, clock: 
 
 fn write_new(path: &Path, bytes: &[u8], disk: &Arc<dyn Disk>) -> std::io::Result<()> {
     let mut file = disk.open(path, How::CreateNew)?;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match file.append(rest)? {
-            0 => return Err(std::io::ErrorKind::WriteZero.into()),
-            n => rest = rest.get(n..).unwrap_or_default(),
-        }
-    }
+    file.append_all(bytes)?;
     file.sync()
 }
 

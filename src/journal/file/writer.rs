@@ -57,8 +57,8 @@ pub(super) struct Place {
     pub(super) len: usize,
 }
 
-/// The open files and all that is known of them.
-pub(super) struct Book {
+/// The open files, and who has them open.
+pub(super) struct Files {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) folder: PathBuf,
@@ -68,48 +68,33 @@ pub(super) struct Book {
     /// Held under an OS lock while this process lives and its book is sound.
     pub(super) own: Option<Box<dyn DiskFile>>,
     pub(super) owner: OwnerId,
-    pub(super) index: Index<Place>,
-    /// Origins whose claims were torn and may have been acted on.
-    pub(super) torn_origins: HashMap<Hash, u64>,
-    pub(super) chain: Chain,
-    pub(super) len: u64,
-    /// Everything before it is durable by our own sync (R21).
-    pub(super) synced: u64,
-    /// The highest offset that a record in the log says is durable.
-    pub(super) witnessed: u64,
-    pub(super) poison: Option<StoreError>,
-    /// The last peace and quiet ended in an error: not tried again before there is something to do.
-    pub(super) vexed: bool,
     /// Raised with the poison: the next opening of the folder starts anew.
     pub(super) spent: Arc<AtomicBool>,
     pub(super) written: watch::Sender<u64>,
 }
 
-pub(super) struct Parts {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) folder: PathBuf,
-    pub(super) path: PathBuf,
-    pub(super) lock: Box<dyn DiskFile>,
-    pub(super) log: Box<dyn DiskFile>,
-    pub(super) own: Box<dyn DiskFile>,
-    pub(super) owner: OwnerId,
-    pub(super) spent: Arc<AtomicBool>,
-    pub(super) written: watch::Sender<u64>,
+/// The files, and all that is known of what stands in them.
+pub(super) struct Book {
+    pub(super) files: Files,
+    index: Index<Place>,
+    /// Origins whose claims were torn and may have been acted on.
+    torn_origins: HashMap<Hash, u64>,
+    pub(super) chain: Chain,
+    pub(super) len: u64,
+    /// Everything before it is durable by our own sync (R21).
+    pub(super) synced: u64,
+    /// The highest offset that a record in the log says is durable.
+    witnessed: u64,
+    poison: Option<StoreError>,
+    /// The last peace and quiet ended in an error: not tried again before there is something to do.
+    vexed: bool,
 }
 
 impl Book {
     /// Under the folder's lock: reads the whole log and mends what is torn.
-    pub(super) fn read(parts: Parts) -> Result<(Book, Vec<TornReport>), StoreError> {
+    pub(super) fn read(files: Files) -> Result<(Book, Vec<TornReport>), StoreError> {
         let mut book = Book {
-            disk: parts.disk,
-            clock: parts.clock,
-            folder: parts.folder,
-            path: parts.path,
-            lock: parts.lock,
-            log: parts.log,
-            own: Some(parts.own),
-            owner: parts.owner,
+            files,
             index: Index::new(),
             torn_origins: HashMap::new(),
             chain: Chain::START,
@@ -118,21 +103,21 @@ impl Book {
             witnessed: 0,
             poison: None,
             vexed: false,
-            spent: parts.spent,
-            written: parts.written,
         };
         // Pages that a failed sync of an earlier process left behind look healthy and are not on disk: sync before believing them.
-        let failed = |e| StoreError::io("syncing", &book.path, e);
-        book.log.sync().map_err(failed)?;
-        book.disk
-            .sync_dir(&book.folder)
-            .map_err(|e| StoreError::io("syncing", &book.folder, e))?;
+        let failed = |e| StoreError::io("syncing", &book.files.path, e);
+        book.files.log.sync().map_err(failed)?;
+        book.files
+            .disk
+            .sync_dir(&book.files.folder)
+            .map_err(|e| StoreError::io("syncing", &book.files.folder, e))?;
         let torn = book.catch_up()?;
         // What stood in the log was synced above; what mending wrote is synced here.
         book.durable(Mark(book.len))?;
-        book.lock
+        book.files
+            .lock
             .unlock()
-            .map_err(|e| StoreError::io("unlocking", &book.folder.join("lock"), e))?;
+            .map_err(|e| StoreError::io("unlocking", &book.files.folder.join("lock"), e))?;
         Ok((book, torn))
     }
 
@@ -189,7 +174,7 @@ impl Book {
                 if book.witnessed < book.synced {
                     let witness = Body::Book {
                         name: "witness",
-                        at: book.clock.now(),
+                        at: book.files.clock.now(),
                         data: WITNESS.to_owned(),
                     };
                     book.append(vec![witness])?;
@@ -226,34 +211,34 @@ impl Book {
     /// From here on nothing can be called durable. The owner's lock goes at once, so that another process may take over (R16).
     fn poisoned(&mut self, error: StoreError) -> StoreError {
         self.poison.get_or_insert(error.clone());
-        self.spent.store(true, Ordering::Release);
+        self.files.spent.store(true, Ordering::Release);
         self.give_up_ownership();
         error
     }
 
     fn give_up_ownership(&mut self) {
-        if let Some(mut own) = self.own.take() {
-            let path = self.folder.join("owners").join(self.owner.to_string());
+        if let Some(mut own) = self.files.own.take() {
+            let path = self.files.folder.join("owners").join(self.files.owner.to_string());
             // A file that stays behind unlocked says the same as one that is gone.
-            drop(self.disk.remove(&path));
+            drop(self.files.disk.remove(&path));
             drop(own.unlock());
         }
     }
 
     fn locked<T>(&mut self, work: impl FnOnce(&mut Book) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.sound()?;
-        let lock_path = self.folder.join("lock");
-        self.lock.lock().map_err(|e| StoreError::io("locking", &lock_path, e))?;
+        let lock_path = self.files.folder.join("lock");
+        self.files.lock.lock().map_err(|e| StoreError::io("locking", &lock_path, e))?;
         let result = self.locked_where_others_look().and_then(|()| work(self));
-        let unlocked = self.lock.unlock().map_err(|e| StoreError::io("unlocking", &lock_path, e));
+        let unlocked = self.files.lock.unlock().map_err(|e| StoreError::io("unlocking", &lock_path, e));
         result.and_then(|value| unlocked.map(|()| value))
     }
 
     /// A lock file that was removed, by whatever cleans up old files, is a lock of our own only: others lock the new one at the path.
     fn locked_where_others_look(&mut self) -> Result<(), StoreError> {
-        let path = self.folder.join("lock");
-        let ours = self.lock.identity().map_err(|e| StoreError::io("looking at", &path, e))?;
-        if self.disk.identity(&path).is_ok_and(|there| there == ours) {
+        let path = self.files.folder.join("lock");
+        let ours = self.files.lock.identity().map_err(|e| StoreError::io("looking at", &path, e))?;
+        if self.files.disk.identity(&path).is_ok_and(|there| there == ours) {
             return Ok(());
         }
         let text = format!(
@@ -277,7 +262,11 @@ impl Book {
     /// What is there now; reads it if it is more than we know. Without the lock a half-written line could be met, and that is not ours to mend.
     fn look(&mut self) -> Result<Mark, StoreError> {
         self.sound()?;
-        let there = self.log.size().map_err(|e| StoreError::io("looking at", &self.path, e))?;
+        let there = self
+            .files
+            .log
+            .size()
+            .map_err(|e| StoreError::io("looking at", &self.files.path, e))?;
         if there != self.len {
             self.locked(|book| book.catch_up().map(drop))?;
         }
@@ -290,13 +279,13 @@ impl Book {
             return Ok(());
         }
         let covered = self.len;
-        match self.log.sync() {
+        match self.files.log.sync() {
             Ok(()) => {
                 self.synced = self.synced.max(covered);
                 Ok(())
             }
             Err(e) => {
-                let error = StoreError::io("syncing", &self.path, e);
+                let error = StoreError::io("syncing", &self.files.path, e);
                 Err(self.poisoned(error))
             }
         }
@@ -330,11 +319,11 @@ impl Book {
             };
             placed.push((body, place));
         }
-        if let Err(e) = self.write_whole(&bytes) {
-            let error = StoreError::io("writing to", &self.path, e);
+        if let Err(e) = self.files.log.append_all(&bytes) {
+            let error = StoreError::io("writing to", &self.files.path, e);
             let error = self.poisoned(error);
             // Under the lock nobody else can have appended behind the stump. If this fails too, the next opening sets it aside.
-            drop(self.log.truncate(self.len));
+            drop(self.files.log.truncate(self.len));
             return Err(error);
         }
         self.len = self.len.saturating_add(bytes.len() as u64);
@@ -343,20 +332,7 @@ impl Book {
             self.witnessed = self.witnessed.max(self.synced);
             self.learn(&body, place);
         }
-        self.written.send_replace(self.len);
-        Ok(())
-    }
-
-    fn write_whole(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            match self.log.append(rest) {
-                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-                Ok(n) => rest = rest.get(n..).unwrap_or_default(),
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
+        self.files.written.send_replace(self.len);
         Ok(())
     }
 
@@ -379,9 +355,13 @@ impl Book {
         if there == self.len {
             return Ok(Vec::new());
         }
-        let bytes = self.log.read_from(self.len).map_err(|e| StoreError::io("reading", &self.path, e))?;
+        let bytes = self
+            .files
+            .log
+            .read_from(self.len)
+            .map_err(|e| StoreError::io("reading", &self.files.path, e))?;
         let before = self.chain;
-        let found = recover::scan(&self.path, &bytes, self.len, before)?;
+        let found = recover::scan(&self.files.path, &bytes, self.len, before)?;
         for placed in &found.records {
             let place = Place {
                 at: placed.at,
@@ -397,7 +377,7 @@ impl Book {
         };
         // Half-mended, the next turn would go past what is torn.
         let torn = self.mend(before, &found).map_err(|error| self.poisoned(error))?;
-        self.written.send_replace(self.len);
+        self.files.written.send_replace(self.len);
         Ok(torn)
     }
 
@@ -424,21 +404,29 @@ impl Book {
             );
             StoreError::new(StoreErrorKind::Replaced, text)
         };
-        let at_path = self.disk.identity(&self.path).ok();
-        let ours = self.log.identity().map_err(|e| StoreError::io("looking at", &self.path, e))?;
-        let there = self.log.size().map_err(|e| StoreError::io("looking at", &self.path, e))?;
+        let at_path = self.files.disk.identity(&self.files.path).ok();
+        let ours = self
+            .files
+            .log
+            .identity()
+            .map_err(|e| StoreError::io("looking at", &self.files.path, e))?;
+        let there = self
+            .files
+            .log
+            .size()
+            .map_err(|e| StoreError::io("looking at", &self.files.path, e))?;
         let error = match at_path {
-            None => gone("removed", &self.path),
-            Some(identity) if identity != ours => gone("replaced", &self.path),
-            Some(_) if there < self.len => gone("cut", &self.path),
+            None => gone("removed", &self.files.path),
+            Some(identity) if identity != ours => gone("replaced", &self.files.path),
+            Some(_) if there < self.len => gone("cut", &self.files.path),
             Some(_) => return Ok(there),
         };
         Err(self.poisoned(error))
     }
 
     fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.write_whole(bytes).map_err(|e| {
-            let error = StoreError::io("writing to", &self.path, e);
+        self.files.log.append_all(bytes).map_err(|e| {
+            let error = StoreError::io("writing to", &self.files.path, e);
             self.poisoned(error)
         })?;
         self.len = self.len.saturating_add(bytes.len() as u64);
@@ -452,16 +440,17 @@ impl Book {
 
     fn record(&mut self, place: Place) -> Result<Record, StoreError> {
         let bytes = self
+            .files
             .log
             .read_at(place.at, place.len)
-            .map_err(|e| StoreError::io("reading", &self.path, e))?;
+            .map_err(|e| StoreError::io("reading", &self.files.path, e))?;
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         match frame::decode(line).map(|frame| frame.body) {
             Ok(Body::Order(record)) => Ok(record),
             _ => {
                 let text = format!(
                     "journal at {}: the record at byte {} can no longer be read: nothing is sent",
-                    self.path.display(),
+                    self.files.path.display(),
                     place.at
                 );
                 let error = StoreError::new(StoreErrorKind::Corrupt, text);
@@ -472,11 +461,11 @@ impl Book {
 
     /// A living process holds its file's lock; a dead one can't.
     fn alive(&mut self, owner: OwnerId) -> Result<bool, StoreError> {
-        if owner == self.owner {
-            return Ok(self.own.is_some());
+        if owner == self.files.owner {
+            return Ok(self.files.own.is_some());
         }
-        let path = self.folder.join("owners").join(owner.to_string());
-        match self.disk.open(&path, How::Append) {
+        let path = self.files.folder.join("owners").join(owner.to_string());
+        match self.files.disk.open(&path, How::Append) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(StoreError::io("looking at", &path, e)),
             Ok(mut file) => {
