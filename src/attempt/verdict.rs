@@ -558,4 +558,27 @@ mod tests {
             assert_eq!(judge(order(), &[], &json(201, other)), "review OtherOrderReturned", "{other}");
         }
     }
+
+    /// R1, with two senders of one key: what was a no when it was judged is none when it is written, if another process took the order over
+    /// or sent it meanwhile. Nothing else depends on it.
+    #[test]
+    fn a_no_is_weighed_again_when_it_is_written() {
+        let at = Timestamp::from_millis(0);
+        let claim = claimed(place());
+        let intent = claim.intent("8e03978e-40d5-43dd-bc93-6894a57f9324".parse().unwrap());
+        let before = State::new().after(&Event::Claimed(Box::new(claim)), at).after(&sent(1), at);
+        let judged = |seen: &Observed| verdict(&intent, 1, seen, &Dialect::ietf(), &before);
+        let weighed = |seen: &Observed, meanwhile: &[Event]| {
+            let now = meanwhile.iter().fold(before.clone(), |state, event| state.after(event, at));
+            words(&confirm(judged(seen), 1, &now))
+        };
+        let no = code(422, "out_of_stock");
+        assert_eq!(weighed(&no, &[]), "rejected");
+        assert_eq!(weighed(&no, &[taken_over(THEIRS)]), "review Contradicted");
+        assert_eq!(weighed(&no, &[sent(2)]), "review Contradicted");
+        assert_eq!(weighed(&no, &[sent(2), saw(2, &bare(429))]), "rejected");
+        for seen in [json(201, ORDER), bare(503), bare(302), code(409, "idempotency_conflict")] {
+            assert_eq!(weighed(&seen, &[taken_over(THEIRS), sent(2)]), words(&judged(&seen)));
+        }
+    }
 }
