@@ -42,6 +42,7 @@ mod invalid;
 mod actor;
 mod answer;
 mod clock;
+mod disk;
 mod fingerprint;
 mod gate;
 mod ids;

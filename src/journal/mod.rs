@@ -5,7 +5,6 @@
 //! read under the same turn.
 
 mod claim;
-pub mod disk;
 mod file;
 mod flight;
 mod index;
@@ -13,6 +12,11 @@ mod memory;
 pub mod store;
 #[cfg(test)]
 mod tests;
+
+/// The few calls that a journal in a folder makes to its file system, for a disk of your own: one that crashes, fails or counts.
+pub mod disk {
+    pub use crate::disk::{Disk, DiskFile, FileSystem, How, Identity, RealDisk};
+}
 
 pub(crate) use claim::{Claim, ClaimTerms, Claimed};
 pub(crate) use flight::{Landing, Waiting};

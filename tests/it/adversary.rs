@@ -829,6 +829,9 @@ impl Disk for Bad {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call("rename", || RealDisk.rename(from, to))
     }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("link", || RealDisk.link(from, to))
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.call("remove", || RealDisk.remove(path))
     }
@@ -864,6 +867,9 @@ impl DiskFile for BadFile {
     }
     fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.0.call("read_at", || self.2.read_at(at, len))
+    }
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.0.call("read_some", || self.2.read_some(at, into))
     }
     fn size(&self) -> io::Result<u64> {
         self.0.call("size", || self.2.size())

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// The floors from the ground up, a line each; the rooms on a floor from left to right.
 const FLOORS: &str = "\
-future invalid ids clock actor origin answer gate operation order fingerprint ruling intent lifecycle
+future invalid ids clock disk actor origin answer gate operation order fingerprint ruling intent lifecycle
 journal policy audit
 dialect attempt api unversioned
 outcome engine recovery
@@ -286,7 +286,7 @@ fn every_way_out_of_a_room_goes_red() {
 const RED: &str = r#"
 order.rs             | //! An order.⏎⏎use crate::api::Api;                   | src/order.rs:3: `crate::api::Api` goes up, from floor 0 to 2
 ids.rs               | use crate::clock::Clock;                              | goes right of ids
-journal/file/disk.rs | use crate::policy::Permit;                            | goes right of journal
+journal/file/book.rs | use crate::policy::Permit;                            | goes right of journal
 origin.rs            | fn f() { let x = crate::engine::go(); }               | goes up, from floor 0 to 3
 policy/rules.rs      | fn f() { super::super::engine::go() }                 | goes up, from floor 1 to 3
 policy/rules.rs      | use self::super::super::{engine};                     | goes up, from floor 1 to 3

@@ -187,6 +187,11 @@ impl Disk for Moody {
         RealDisk.rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.ask("link", b"")?;
+        RealDisk.link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.ask("remove", b"")?;
         RealDisk.remove(path)
@@ -241,6 +246,11 @@ impl DiskFile for MoodyFile {
     fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.ask("file.read_at")?;
         self.file.read_at(at, len)
+    }
+
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.ask("file.read_some")?;
+        self.file.read_some(at, into)
     }
 
     fn size(&self) -> io::Result<u64> {

@@ -168,6 +168,10 @@ impl Disk for TapedDisk {
         Ok(())
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         RealDisk.remove(path)
     }
@@ -214,6 +218,10 @@ impl DiskFile for TapedFile {
 
     fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.file.read_at(at, len)
+    }
+
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.read_some(at, into)
     }
 
     fn size(&self) -> io::Result<u64> {

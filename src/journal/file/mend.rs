@@ -5,9 +5,9 @@ use super::{
     recover::{self, Chain, Hole, Mended},
     writer::{Book, Place},
 };
-use crate::journal::{
+use crate::{
     disk::How,
-    store::{Mark, StoreError, StoreErrorKind, TornReport},
+    journal::store::{Mark, StoreError, StoreErrorKind, TornReport},
 };
 
 impl Book {

@@ -15,12 +15,12 @@ mod recover;
 mod writer;
 
 use super::{
-    disk::{Disk, DiskFile, How, Identity, RealDisk},
     memory::closed,
     store::{Decide, Mark, Record, Store, StoreError, StoreErrorKind, TornReport},
 };
 use crate::{
     clock::Clock,
+    disk::{Disk, DiskFile, How, Identity, RealDisk},
     future::BoxFuture,
     ids::{IdempotencyKey, OwnerId},
 };

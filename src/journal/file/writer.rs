@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{
     clock::{Clock, Timestamp},
+    disk::{Disk, DiskFile, How},
     future::BoxFuture,
     ids::{IdempotencyKey, OwnerId},
     journal::{
-        disk::{Disk, DiskFile, How},
         index::{Index, Line},
         memory::{closed, decide_now, ready},
         store::{Decide, Mark, Record, StoreError, StoreErrorKind, TornReport, Turn},

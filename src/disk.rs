@@ -26,6 +26,18 @@ pub enum How {
 /// Which file it is, whatever it is called: device and inode, where the platform has them.
 pub type Identity = (u64, u64);
 
+/// What kind of file system a folder is on. It decides what a lock and a sync are worth there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileSystem {
+    /// A local disk, or one that we know nothing against.
+    Local,
+    /// Shared over a network, by this name (`nfs`, `smb`, `9p`): locks may hold on this machine only, and a sync may promise less.
+    Network(&'static str),
+    /// Gone with the machine or the container, by this name (`tmpfs`, `ramfs`, `overlay`): a sync does nothing there, or for nothing.
+    Memory(&'static str),
+}
+
 /// A file system as the journal uses it.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes a folder and those above it (mode 0700); fine if it is there.
@@ -34,6 +46,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>>;
     /// Renames, over what was there.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name; fails where that name is taken.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the folder's entries durable.
@@ -42,6 +56,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     /// Which file stands at the path.
     fn identity(&self, path: &Path) -> io::Result<Identity>;
+    /// What kind of file system this is. Default: a local one.
+    fn file_system(&self, folder: &Path) -> io::Result<FileSystem> {
+        let _ = folder;
+        Ok(FileSystem::Local)
+    }
 }
 
 /// One open file.
@@ -67,6 +86,12 @@ pub trait DiskFile: Send + fmt::Debug {
     fn read_from(&mut self, at: u64) -> io::Result<Vec<u8>>;
     /// Reads exactly `len` bytes at `at`.
     fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>>;
+    /// One read into a buffer; how many bytes came, 0 at the end.
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Has what is cached of the file forgotten, so that the next read asks the disk. A wish: pages not yet written stay. Default: nothing.
+    fn uncache(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// The length in bytes.
     fn size(&self) -> io::Result<u64>;
     /// Cuts to a length.
@@ -120,11 +145,15 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>> {
+        let symbolic = || io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link");
         if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_symlink()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link"));
+            return Err(symbolic());
         }
         let mut options = OpenOptions::new();
         options.read(true);
+        // One that was put there since the look is refused by the system itself.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
         match how {
             How::Append => options.append(true),
             How::Mend => options.write(true),
@@ -136,6 +165,10 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -159,6 +192,21 @@ impl Disk for RealDisk {
 
     fn identity(&self, path: &Path) -> io::Result<Identity> {
         Ok(identity_of(&fs::metadata(path)?))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn file_system(&self, folder: &Path) -> io::Result<FileSystem> {
+        // Linux, include/uapi/linux/magic.h; CIFS and SMB2 from fs/smb; the widths differ by platform, the low 32 bits do not.
+        let magic = rustix::fs::statfs(folder)?.f_type as u32;
+        Ok(match magic {
+            0x6969 => FileSystem::Network("nfs"),
+            0x517b | 0xff53_4d42 | 0xfe53_4d42 => FileSystem::Network("smb"),
+            0x0102_1997 => FileSystem::Network("9p"),
+            0x0102_1994 => FileSystem::Memory("tmpfs"),
+            0x8584_58f6 => FileSystem::Memory("ramfs"),
+            0x794c_7630 => FileSystem::Memory("overlay"),
+            _ => FileSystem::Local,
+        })
     }
 }
 
@@ -184,9 +232,32 @@ impl DiskFile for RealFile {
 
     fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
-        self.0.seek(SeekFrom::Start(at))?;
-        self.0.read_exact(&mut bytes)?;
+        let mut have = 0;
+        while let Some(rest) = bytes.get_mut(have..).filter(|rest| !rest.is_empty()) {
+            match self.read_some(at.saturating_add(have as u64), rest) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => have = have.saturating_add(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
         Ok(bytes)
+    }
+
+    #[cfg(unix)]
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.0, into, at)
+    }
+
+    #[cfg(not(unix))]
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.0.seek(SeekFrom::Start(at))?;
+        self.0.read(into)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn uncache(&mut self) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?)
     }
 
     fn size(&self) -> io::Result<u64> {
@@ -252,6 +323,9 @@ mod tests {
             unreachable!()
         }
         fn read_at(&mut self, _: u64, _: usize) -> io::Result<Vec<u8>> {
+            unreachable!()
+        }
+        fn read_some(&mut self, _: u64, _: &mut [u8]) -> io::Result<usize> {
             unreachable!()
         }
         fn size(&self) -> io::Result<u64> {
