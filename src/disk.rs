@@ -88,8 +88,10 @@ pub trait DiskFile: Send + fmt::Debug {
     fn read_at(&mut self, at: u64, len: usize) -> io::Result<Vec<u8>>;
     /// One read into a buffer; how many bytes came, 0 at the end.
     fn read_some(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize>;
-    /// Has what is cached of the file forgotten, so that the next read asks the disk. A wish: pages not yet written stay. Default: nothing.
-    fn uncache(&mut self) -> io::Result<()> {
+    /// Has what is cached of the file from there on forgotten, so that the next read asks the disk. A wish: pages not yet written stay.
+    /// Default: nothing.
+    fn uncache(&mut self, from: u64) -> io::Result<()> {
+        let _ = from;
         Ok(())
     }
     /// The length in bytes.
@@ -256,8 +258,8 @@ impl DiskFile for RealFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn uncache(&mut self) -> io::Result<()> {
-        Ok(rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?)
+    fn uncache(&mut self, from: u64) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(&self.0, from, None, rustix::fs::Advice::DontNeed)?)
     }
 
     fn size(&self) -> io::Result<u64> {

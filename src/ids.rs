@@ -64,6 +64,15 @@ impl IdempotencyKey {
     pub(crate) fn mint() -> Result<Self, NoRandomness> {
         random_v4().map(IdempotencyKey)
     }
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        *self.0.as_bytes()
+    }
+
+    /// The way back; `None` where they are no key's.
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
+        Some(Uuid::from_bytes(bytes)).filter(|id| !id.is_nil()).map(IdempotencyKey)
+    }
 }
 
 /// Reads a UUID in any of its usual spellings; anything else is refused, blank text and the nil UUID above all.

@@ -184,8 +184,8 @@ impl Clerk {
         let columns = draft.columns();
         let mut lineage = Lineage::FIRST;
         let mut ruling = ruling;
-        if let Some(origin) = columns.origin {
-            if let Some(key) = turn.by_origin(origin).await? {
+        if let (Some(origin), Some(source)) = (columns.origin, columns.source) {
+            if let Some(key) = turn.by_origin(origin, source).await? {
                 let (intent, state) = self.read(turn, key).await?;
                 match self.met(&intent, &state, &draft) {
                     Met::Same => return self.join(turn, intent, state, &draft).await,

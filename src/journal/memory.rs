@@ -86,7 +86,7 @@ impl MemoryTurn<'_> {
 }
 
 impl Turn for MemoryTurn<'_> {
-    fn by_origin(&mut self, origin: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>> {
+    fn by_origin(&mut self, origin: Hash, _source: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>> {
         ready(self.book.index.by_origin(&origin))
     }
 

@@ -10,6 +10,11 @@ mod flight;
 mod index;
 mod memory;
 pub mod store;
+/// The file store without its thread: for benches.
+#[cfg(feature = "testkit")]
+pub mod core {
+    pub use super::file::core::{Core, store};
+}
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +39,7 @@ use claim::Clerk;
 use disk::{Disk, RealDisk};
 use flight::Flights;
 use std::{path::Path, sync::Arc, time::Duration};
-use store::{Decide, Mark, Record, Standing, Store, StoreError, StoreErrorKind, TornReport, Turn};
+use store::{Compaction, Decide, Mark, Record, Standing, Store, StoreError, StoreErrorKind, TornReport, Turn};
 
 /// The book of orders: which key each has, what was sent, what came of it.
 ///
@@ -47,7 +52,28 @@ pub struct Journal {
     store: Arc<dyn Store>,
     flights: Arc<Flights>,
     clock: Arc<dyn Clock>,
+    durability: Durability,
     torn: Arc<[TornReport]>,
+}
+
+/// What waits for the disk before it is acted on or told.
+///
+/// | | a killed process loses | a power cut loses |
+/// |---|---|---|
+/// | `Promises` | nothing | at most the last tenth of a second of what was sent and seen: never a key that was used, never a no that was told. Resume repeats the key and the server answers from its store |
+/// | `EveryRecord` | nothing | nothing that was written |
+///
+/// Everything is handed to the operating system at once, whichever is chosen; the difference is which records wait for a sync (`fdatasync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// One sync an order: its key, its contents and its ruling, before the first byte leaves; and one more for what must not be taken back: a
+    /// refusal, a review, a person's word. Attempts and successes are synced within a tenth of a second, or with the next order.
+    #[default]
+    Promises,
+    /// Each record, attempts and successes included: a sync more for each attempt, two for each answer. For books that an auditor wants whole
+    /// after a power cut.
+    EveryRecord,
 }
 
 /// How a journal is opened. Start from [`Journal::builder`].
@@ -55,6 +81,8 @@ pub struct Journal {
 pub struct JournalBuilder {
     clock: Arc<dyn Clock>,
     disk: Arc<dyn Disk>,
+    durability: Durability,
+    options: file::Options,
 }
 
 /// The journal could not do its work.
@@ -128,9 +156,47 @@ impl JournalBuilder {
         self
     }
 
+    /// What waits for the disk. Default: [`Durability::Promises`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The log's length in bytes from which on it is compacted by itself ([`Journal::compact`]); after that, whenever it has doubled. Default:
+    /// 64 MiB. `u64::MAX`: by call only. Where a process opens a folder twice, the first opening decides.
+    #[must_use]
+    pub fn compact_at(mut self, bytes: u64) -> Self {
+        self.options.compact_at = bytes;
+        self
+    }
+
+    /// How long settled orders stay in the log before compaction moves them to the archive. Default: 30 days. The repeat guard looks into the
+    /// log only, so a client whose [`repeat_window`](crate::OrderClientBuilder::repeat_window) is longer is refused. Where a process opens a
+    /// folder twice, the first opening decides.
+    #[must_use]
+    pub fn keep(mut self, settled: Duration) -> Self {
+        self.options.keep = settled;
+        self
+    }
+
+    /// Allows a network file system by its name: `nfs`, `smb` or `9p`. There locks may hold on this machine only: two machines on one folder
+    /// would each mint a key for one order. Default: none.
+    #[must_use]
+    pub fn allow_network(mut self, name: impl Into<String>) -> Self {
+        self.options.networks.push(name.into());
+        self
+    }
+
     /// Opens, or makes, the journal in this folder; see [`Journal::open`].
     pub async fn open(self, folder: impl AsRef<Path>) -> Result<Journal, JournalError> {
-        let opened = file::FileStore::open(folder.as_ref().to_owned(), self.disk, Arc::clone(&self.clock)).await?;
+        let opened = file::FileStore::open(
+            folder.as_ref().to_owned(),
+            Arc::clone(&self.disk),
+            Arc::clone(&self.clock),
+            self.options.clone(),
+        )
+        .await?;
         let torn = opened.torn();
         for report in torn.iter() {
             tracing::warn!(
@@ -140,18 +206,28 @@ impl JournalBuilder {
                 "an unfinished record at the end of the journal was set aside; nothing that was promised is lost"
             );
         }
-        Ok(Journal::on(opened, self.clock, torn))
+        Ok(self.on(opened, torn))
     }
 
     /// A journal that is gone with the process: for tests.
     pub fn memory(self) -> Result<Journal, JournalError> {
         let store = memory::MemoryStore::new().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
-        Ok(Journal::on(Arc::new(store), self.clock, Arc::from([])))
+        Ok(self.on(Arc::new(store), Arc::from([])))
     }
 
     /// A journal over a store of your own.
     pub fn over(self, store: Arc<dyn Store>) -> Journal {
-        Journal::on(store, self.clock, Arc::from([]))
+        self.on(store, Arc::from([]))
+    }
+
+    fn on(self, store: Arc<dyn Store>, torn: Arc<[TornReport]>) -> Journal {
+        Journal {
+            flights: Flights::of(store.id()),
+            store,
+            clock: self.clock,
+            durability: self.durability,
+            torn,
+        }
     }
 }
 
@@ -181,21 +257,25 @@ impl Journal {
         JournalBuilder {
             clock: Arc::new(SystemClock),
             disk: Arc::new(RealDisk),
-        }
-    }
-
-    fn on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, torn: Arc<[TornReport]>) -> Journal {
-        Journal {
-            flights: Flights::of(store.id()),
-            store,
-            clock,
-            torn,
+            durability: Durability::default(),
+            options: file::Options::default(),
         }
     }
 
     /// What opening found unfinished and set aside.
     pub fn torn(&self) -> &[TornReport] {
         &self.torn
+    }
+
+    /// Moves orders that are settled and older than [`keep`](JournalBuilder::keep) out of the log: their records stay in `archive/`, their origins
+    /// in `origins/`, and a mail that comes again finds its order as before. Others, this process included, go on writing meanwhile. Happens by
+    /// itself from [`compact_at`](JournalBuilder::compact_at) on.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Busy`]: somebody is at it. Others: no space, no second name for a file on this file system. The journal is as it was
+    /// and goes on, unless the disk failed in the very act of changing over: then it is poisoned, and opens anew. Nothing is sent either way.
+    pub async fn compact(&self) -> Result<Compaction, JournalError> {
+        Ok(self.store.compact().await?)
     }
 
     /// Makes everything written durable and gives up this process's ownership: clones and further openings in this process are closed with it.
@@ -241,8 +321,10 @@ impl Journal {
     where
         F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<Claimed, StoreError>> + Send + 'static,
     {
-        let (mark, claimed) = self.ask(decide).await?;
-        match self.store.durable(mark).await {
+        let (decide, told) = listened_to(decide);
+        let committed = self.store.commit(decide).await?;
+        let claimed = told.await.map_err(|_| not_run())?;
+        match committed.durable {
             Ok(()) => Ok(claimed),
             Err(source) => Err(JournalError {
                 source,
@@ -258,20 +340,9 @@ impl Journal {
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<T, StoreError>> + Send + 'static,
     {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let decide: Decide = Box::new(move |turn| {
-            Box::pin(async move {
-                let found = decide(turn).await?;
-                // Nobody waits any more: what was decided stands all the same.
-                drop(tell.send(found));
-                Ok(())
-            })
-        });
+        let (decide, told) = listened_to(decide);
         let mark = self.store.turn(decide).await?;
-        let found = told
-            .await
-            .map_err(|_| StoreError::new(StoreErrorKind::Refused, "the store ended a turn without running its decision"))?;
-        Ok((mark, found))
+        Ok((mark, told.await.map_err(|_| not_run())?))
     }
 
     /// Writes what `decide` makes of the order as it stands under the turn, and answers with the order after it. Events that must be durable
@@ -285,6 +356,7 @@ impl Journal {
         // As it was before: what could not be made durable takes no doubt away (R7).
         let effect = claim.state().effect_in_flight();
         let clerk = self.clerk();
+        let all = self.durability == Durability::EveryRecord;
         let (mark, (state, hurry, told)) = self
             .ask(move |turn| {
                 Box::pin(async move {
@@ -300,7 +372,7 @@ impl Journal {
                     // An end that somebody else wrote is a rumour until our own sync covers it, and it is about to be told (R21); so is what our
                     // own success came to, where somebody had closed the order (R7).
                     let succeeded = matches!(state.stage(), Stage::Settled(Settled::Succeeded { .. }));
-                    let hurry = ours || (!state.is_open() && (events.is_empty() || !succeeded));
+                    let hurry = all || ours || (!state.is_open() && (events.is_empty() || !succeeded));
                     Ok((state, hurry, told))
                 })
             })
@@ -373,6 +445,28 @@ pub(crate) enum Mine {
     Yes,
     /// Another process took it over: facts are still recorded, nothing more is sent.
     TakenOver,
+}
+
+/// A decision, and where what it found can be heard.
+fn listened_to<T, F>(decide: F) -> (Decide, tokio::sync::oneshot::Receiver<T>)
+where
+    T: Send + 'static,
+    F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<T, StoreError>> + Send + 'static,
+{
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let decide: Decide = Box::new(move |turn| {
+        Box::pin(async move {
+            let found = decide(turn).await?;
+            // Nobody waits any more: what was decided stands all the same.
+            drop(tell.send(found));
+            Ok(())
+        })
+    });
+    (decide, told)
+}
+
+fn not_run() -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, "the store ended a turn without running its decision")
 }
 
 /// An event in the form stores keep.

@@ -77,8 +77,8 @@ impl fmt::Debug for Record {
 
 /// What a decision may ask while it holds the turn, and what it may write. What it appends, its own later `story` shows.
 pub trait Turn: Send {
-    /// The newest claim of this (api, operation, origin).
-    fn by_origin(&mut self, origin: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>>;
+    /// The newest claim of this (api, operation, origin); `source` is its (operation, origin), for stores that are sorted by that.
+    fn by_origin(&mut self, origin: Hash, source: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>>;
 
     /// All claims of this (operation, origin), whatever their api; newest first.
     fn by_source(&mut self, source: Hash) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>>;
@@ -116,6 +116,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Answers once everything before `upto` survives a power cut. Never says so after a failed sync.
     fn durable(&self, upto: Mark) -> BoxFuture<'static, Result<(), StoreError>>;
 
+    /// A turn, and then [`durable`](Store::durable), handed over at once: one journey to the disk. An error: nothing was written.
+    fn commit(&self, decide: Decide) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        let turn = self.turn(decide);
+        Box::pin(async move {
+            let mark = turn.await?;
+            Ok(Committed {
+                mark,
+                durable: self.durable(mark).await,
+            })
+        })
+    }
+
     /// All records of one order, oldest first; empty where there is none.
     fn story(&self, key: IdempotencyKey) -> BoxFuture<'static, Result<Vec<Record>, StoreError>>;
 
@@ -124,6 +136,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Returns when something was written after `seen` by this or another process, or `at_most` has passed; with the present mark.
     fn changed(&self, seen: Mark, at_most: Duration) -> BoxFuture<'static, Result<Mark, StoreError>>;
+
+    /// Moves what is settled and old to where it takes no room among what is not. Default: there is nothing to move.
+    fn compact(&self) -> BoxFuture<'static, Result<Compaction, StoreError>> {
+        Box::pin(std::future::ready(Ok(Compaction::default())))
+    }
 
     /// Everything written is durable, and this process no longer counts as an owner. Later calls answer `Closed`.
     fn close(&self) -> BoxFuture<'static, Result<(), StoreError>>;
@@ -163,6 +180,8 @@ pub enum StoreErrorKind {
     BadPath,
     /// The journal was closed.
     Closed,
+    /// Another compaction is under way. Nothing was changed.
+    Busy,
     /// A decision failed for another reason; nothing of it was written.
     Refused,
 }
@@ -195,6 +214,29 @@ impl StoreError {
     pub fn io_source(&self) -> Option<&std::io::Error> {
         self.0.source.as_ref()
     }
+}
+
+/// What was written by one turn, and whether it became durable.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Everything before it has been written.
+    pub mark: Mark,
+    /// Whether that survives a power cut. An error says that it may not.
+    pub durable: Result<(), StoreError>,
+}
+
+/// What a compaction came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compaction {
+    /// Bytes of the log before.
+    pub before: u64,
+    /// Bytes of the log after.
+    pub after: u64,
+    /// Orders that moved to the archive.
+    pub moved: u64,
+    /// Where the old log stands now; `None` where there was nothing to do.
+    pub archive: Option<PathBuf>,
 }
 
 /// What opening a folder found and mended.

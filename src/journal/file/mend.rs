@@ -1,9 +1,9 @@
 //! Closing what is torn: under the folder's lock, never without a copy, and with a record left that says so (R12).
 
 use super::{
+    book::Book,
     frame::{self, Body, Frame},
     recover::{self, Chain, Hole, Mended},
-    writer::{Book, Place},
 };
 use crate::{
     disk::How,
@@ -17,7 +17,7 @@ impl Book {
         if mended.origins.is_empty() {
             let path = self.files.path.clone();
             self.files.log.truncate(tail.at).map_err(|e| StoreError::io("mending", &path, e))?;
-            self.append(vec![self.hole_record(&mended, 0)?])?;
+            self.append(self.hole_record(&mended, 0)?)?;
         } else {
             self.close_over(tail, &mended)?;
         }
@@ -29,7 +29,8 @@ impl Book {
     fn close_over(&mut self, tail: &Hole, mended: &Mended) -> Result<(), StoreError> {
         let body = self.hole_record(mended, 0)?;
         let seq = self.chain.seq.saturating_add(1);
-        let (line, crc) = frame::encode(seq, &body, self.synced, self.chain.prev);
+        let mut line = Vec::new();
+        let crc = frame::encode(&mut line, seq, &body, self.synced, self.chain.prev);
         let end = tail.at.saturating_add(line.len() as u64);
         let path = self.files.path.clone();
         let failed = move |e| StoreError::io("mending", &path, e);
@@ -44,11 +45,7 @@ impl Book {
             prev: crc,
             lines: self.chain.lines.saturating_add(1),
         };
-        let place = Place {
-            at: tail.at,
-            len: line.len(),
-        };
-        self.learn(&body, place);
+        self.close_origins(mended, tail.at);
         Ok(())
     }
 
@@ -62,7 +59,9 @@ impl Book {
         let room = usize::try_from(hole.len).unwrap_or(usize::MAX);
         let encoded = |book: &Book, mended: &Mended, blanks| {
             let body = book.hole_record(mended, blanks)?;
-            Ok::<_, StoreError>((frame::encode(seq, &body, book.synced, prev).0, body))
+            let mut line = Vec::new();
+            frame::encode(&mut line, seq, &body, book.synced, prev);
+            Ok::<_, StoreError>((line, body))
         };
         if encoded(self, &mended, 0)?.0.len() > room {
             // The copy's name is a courtesy; without it the record is no longer than any that can have stood here.
@@ -76,19 +75,13 @@ impl Book {
             );
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         };
-        let (line, body) = encoded(self, &mended, blanks)?;
+        let (line, _) = encoded(self, &mended, blanks)?;
         let path = self.files.path.clone();
         let failed = move |e| StoreError::io("mending", &path, e);
         let mut log = self.files.disk.open(&self.files.path, How::Mend).map_err(&failed)?;
         log.write_at(hole.at, &line).map_err(&failed)?;
         log.sync().map_err(&failed)?;
-        self.learn(
-            &body,
-            Place {
-                at: hole.at,
-                len: line.len(),
-            },
-        );
+        self.close_origins(&mended, hole.at);
         Ok(report)
     }
 

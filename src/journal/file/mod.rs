@@ -6,24 +6,39 @@
 //!   lock              0600  the writers' lock; never renamed, never removed
 //!   made              0600  says that a log was made here: one that is gone is missing, not new (R6)
 //!   owners/<uuid>     0600  one per living process, held under its lock
+//!   compacting        0600  held by whoever compacts
+//!   origins/<n>.run   0600  every order that was moved out, by origin and by key
+//!   archive/<a>-<b>.jsonl   the log as it was before it was compacted: records a to b
 //!   archive/torn-<at>       copies of what was torn
 //! ```
 
+mod birth;
+mod book;
+mod compact;
+#[cfg(feature = "testkit")]
+pub(super) mod core;
 mod frame;
+mod index;
+mod lines;
 mod mend;
+mod origins;
 mod recover;
 mod writer;
 
+use book::Book;
+
 use super::{
     memory::closed,
-    store::{Decide, Mark, Record, Store, StoreError, StoreErrorKind, TornReport},
+    store::{Committed, Compaction, Decide, Mark, Record, Store, StoreError, StoreErrorKind, TornReport},
 };
 use crate::{
     clock::Clock,
-    disk::{Disk, DiskFile, How, Identity, RealDisk},
+    disk::{Disk, FileSystem, How, Identity, RealDisk},
     future::BoxFuture,
     ids::{IdempotencyKey, OwnerId},
 };
+use birth::unusable;
+use book::Files;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -35,16 +50,37 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{oneshot, watch};
-use writer::{Book, Files, Job, Reply};
+use writer::{Desk, Job, Reply};
 
 /// How often another process's writing is looked for while somebody waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How a folder is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    /// The log's length in bytes at which it is compacted by itself.
+    pub(super) compact_at: u64,
+    /// How long settled orders stay in the log.
+    pub(super) keep: Duration,
+    /// File systems that are allowed although their locks may hold on one machine only.
+    pub(super) networks: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            compact_at: 64 << 20,
+            keep: Duration::from_secs(30 * 24 * 3600),
+            networks: Vec::new(),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct FileStore {
     id: OwnerId,
     owner: OwnerId,
-    jobs: mpsc::Sender<Job>,
+    jobs: Arc<mpsc::Sender<Job>>,
     written: watch::Receiver<u64>,
     torn: Arc<[TornReport]>,
     /// Poisoned: the next opening starts anew instead of joining this one.
@@ -53,7 +89,12 @@ pub(super) struct FileStore {
 
 impl FileStore {
     /// Opens or makes the folder. One opening per folder and process: the second joins the first, so that they share its owner.
-    pub(super) async fn open(folder: PathBuf, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Arc<FileStore>, StoreError> {
+    pub(super) async fn open(
+        folder: PathBuf,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Arc<FileStore>, StoreError> {
         static OPEN: LazyLock<tokio::sync::Mutex<HashMap<Identity, Weak<FileStore>>>> = LazyLock::new(Default::default);
         let mut open = OPEN.lock().await;
         open.retain(|_, store| store.strong_count() > 0);
@@ -62,26 +103,34 @@ impl FileStore {
         {
             return Ok(store);
         }
-        let store = Arc::new(FileStore::start(folder.clone(), disk, clock).await?);
+        let store = Arc::new(FileStore::start(folder.clone(), disk, clock, options).await?);
         if let Ok(identity) = RealDisk.identity(&folder) {
             open.insert(identity, Arc::downgrade(&store));
         }
         Ok(store)
     }
 
-    async fn start(folder: PathBuf, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<FileStore, StoreError> {
+    async fn start(folder: PathBuf, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: Options) -> Result<FileStore, StoreError> {
         let (jobs, work) = mpsc::channel();
+        let jobs = Arc::new(jobs);
+        let own_jobs = Arc::downgrade(&jobs);
         let (tell, told) = oneshot::channel();
         let spent = Arc::new(AtomicBool::new(false));
         let (raised, gone) = (Arc::clone(&spent), Gone(Arc::clone(&spent)));
         let thread = std::thread::Builder::new().name("uketsuke-journal".to_owned());
         let started = thread.spawn(move || {
             let _gone = gone;
-            match open_book(&folder, &disk, &clock, raised) {
-                Ok((book, opened)) => {
+            match open_book(&folder, disk, clock, options, raised) {
+                Ok((mut book, written)) => {
+                    let opened = Opened {
+                        id: book.birth.id,
+                        owner: book.files.owner,
+                        torn: book.take_torn(),
+                        written,
+                    };
                     let waited_for = tell.send(Ok(opened)).is_ok();
                     if waited_for {
-                        book.serve(&work);
+                        Desk::new(book, own_jobs).serve(&work);
                     }
                 }
                 Err(error) => drop(tell.send(Err(error))),
@@ -127,6 +176,10 @@ impl Store for FileStore {
         self.ask(|reply| Job::Turn(decide, reply))
     }
 
+    fn commit(&self, decide: Decide) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        self.ask(|reply| Job::Commit(decide, reply))
+    }
+
     fn durable(&self, upto: Mark) -> BoxFuture<'static, Result<(), StoreError>> {
         self.ask(|reply| Job::Durable(upto, reply))
     }
@@ -140,7 +193,7 @@ impl Store for FileStore {
     }
 
     fn changed(&self, seen: Mark, at_most: Duration) -> BoxFuture<'static, Result<Mark, StoreError>> {
-        let jobs = self.jobs.clone();
+        let jobs = mpsc::Sender::clone(&self.jobs);
         let mut written = self.written.clone();
         let wait = async move {
             loop {
@@ -156,6 +209,10 @@ impl Store for FileStore {
         };
         let now = Mark(*self.written.borrow());
         Box::pin(async move { tokio::time::timeout(at_most, wait).await.unwrap_or(Ok(now.max(seen))) })
+    }
+
+    fn compact(&self) -> BoxFuture<'static, Result<Compaction, StoreError>> {
+        self.ask(Job::Compact)
     }
 
     fn close(&self) -> BoxFuture<'static, Result<(), StoreError>> {
@@ -180,20 +237,17 @@ struct Opened {
     written: watch::Receiver<u64>,
 }
 
-/// The first record is far shorter than this.
-const FIRST_RECORD_CAP: u64 = 4096;
-
-/// The first record of a log.
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Birth {
-    id: OwnerId,
-    format: u32,
-}
-
-fn open_book(folder: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>, spent: Arc<AtomicBool>) -> Result<(Book, Opened), StoreError> {
+/// Opens or makes the folder, and reads all of it.
+fn open_book(
+    folder: &Path,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    spent: Arc<AtomicBool>,
+) -> Result<(Book, watch::Receiver<u64>), StoreError> {
     let at = |path: &str| folder.join(path);
     disk.make_dir(folder).map_err(|e| unusable(folder, e))?;
+    check_file_system(folder, &disk, &options)?;
     let mut lock = disk.open(&at("lock"), How::Lock).map_err(|e| unusable(folder, e))?;
     lock.lock().map_err(|e| StoreError::io("locking", &at("lock"), e))?;
     // Removed while we waited for it: others would lock another.
@@ -202,14 +256,18 @@ fn open_book(folder: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>, spent:
     }
 
     let path = at("log.jsonl");
-    let mut log = existing_or_new_log(folder, &path, disk, clock)?;
-    let id = birth(&path, log.as_mut())?;
+    let mut log = birth::existing_or_new_log(folder, &path, &disk, &clock)?;
+    // Before anything is written for it: a folder of a newer version is left as it is.
+    birth::read(&path, log.as_mut())?;
     let owner = OwnerId::mint().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
-    let own = own_file(&at("owners"), owner, disk)?;
+    let own = birth::own_file(&at("owners"), owner, &disk)?;
+    lock.unlock().map_err(|e| StoreError::io("unlocking", &at("lock"), e))?;
     let (written, told) = watch::channel(0);
+    let own_path = at("owners").join(owner.to_string());
     let files = Files {
-        disk: Arc::clone(disk),
-        clock: Arc::clone(clock),
+        disk: Arc::clone(&disk),
+        clock,
+        options,
         folder: folder.to_owned(),
         path,
         lock,
@@ -220,128 +278,29 @@ fn open_book(folder: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>, spent:
         written,
     };
     // A folder that can't be opened is left as it is.
-    let own_path = at("owners").join(owner.to_string());
-    let read = Book::read(files).inspect_err(|_| drop(disk.remove(&own_path)));
-    let (book, torn) = read?;
-    let opened = Opened {
-        id,
-        owner,
-        torn,
-        written: told,
-    };
-    Ok((book, opened))
+    let book = Book::read(files).inspect_err(|_| drop(disk.remove(&own_path)))?;
+    Ok((book, told))
 }
 
-fn unusable(folder: &Path, error: std::io::Error) -> StoreError {
-    let text = format!(
-        "{} can't hold a journal ({error}): give a folder that can be made and written to, on a local disk",
-        folder.display()
-    );
-    StoreError::new(StoreErrorKind::BadPath, text)
-}
-
-/// R6: a log is made only in a folder that bears no sign of an earlier one. It is written and synced under another name, then the mark is made,
-/// then it takes its place: a kill in between leaves a folder that the next opening can finish.
-fn existing_or_new_log(folder: &Path, path: &Path, disk: &Arc<dyn Disk>, clock: &Arc<dyn Clock>) -> Result<Box<dyn DiskFile>, StoreError> {
-    let failed = |e| StoreError::io("making", path, e);
-    // What can't be looked at is not missing: a log that is there would be replaced.
-    let there = |path: &Path| match disk.identity(path) {
-        Ok(_) => Ok(true),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(StoreError::io("looking at", path, e)),
-    };
-    if there(path)? {
-        return disk.open(path, How::Append).map_err(|e| StoreError::io("opening", path, e));
-    }
-    let (unborn, mark) = (folder.join("log.new"), folder.join("made"));
-    let marked = there(&mark)?;
-    let mut traces = false;
-    for sign in ["archive", "owners", "origins"] {
-        traces |= there(&folder.join(sign))?;
-    }
-    let half_made = there(&unborn)?;
-    if traces || marked && !half_made {
-        let text = format!(
-            "{} had a journal once, and its log.jsonl is gone: nothing was made and nothing is sent, since every key would be minted anew. \
-             Restore the file, or give another folder",
-            folder.display()
-        );
-        return Err(StoreError::new(StoreErrorKind::Missing, text));
-    }
-    if !marked {
-        if half_made {
-            disk.remove(&unborn).map_err(failed)?;
-        }
-        let id = OwnerId::mint().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
-        let data = serde_json::to_string(&Birth { id, format: 1 }).map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
-        let body = frame::Body::Book {
-            name: "journal",
-            at: clock.now(),
-            data,
-        };
-        let (line, _) = frame::encode(1, &body, 0, 0);
-        write_new(&unborn, &line, disk).map_err(failed)?;
-        write_new(&mark, format!("{id}\n").as_bytes(), disk).map_err(failed)?;
-        disk.sync_dir(folder).map_err(failed)?;
-    }
-    disk.rename(&unborn, path).map_err(failed)?;
-    disk.sync_dir(folder).map_err(failed)?;
-    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
-        disk.sync_dir(above).map_err(failed)?;
-    }
-    disk.open(path, How::Append).map_err(failed)
-}
-
-fn write_new(path: &Path, bytes: &[u8], disk: &Arc<dyn Disk>) -> std::io::Result<()> {
-    let mut file = disk.open(path, How::CreateNew)?;
-    file.append_all(bytes)?;
-    file.sync()
-}
-
-/// The journal's own name, from its first record.
-fn birth(path: &Path, log: &mut dyn DiskFile) -> Result<OwnerId, StoreError> {
-    let failed = |e| StoreError::io("reading", path, e);
-    let len = log.size().map_err(failed)?.min(FIRST_RECORD_CAP);
-    let bytes = log.read_at(0, usize::try_from(len).unwrap_or(0)).map_err(failed)?;
-    let first = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-    let named = match frame::decode(first) {
-        Ok(frame::Frame {
-            body: frame::Body::Book { name: "journal", data, .. },
-            ..
-        }) => serde_json::from_str::<Birth>(&data).ok(),
-        Err(frame::Bad::Version(version)) => {
+/// Where locks may hold on one machine only, two machines would each think the journal theirs.
+fn check_file_system(folder: &Path, disk: &Arc<dyn Disk>, options: &Options) -> Result<(), StoreError> {
+    match disk.file_system(folder).map_err(|e| StoreError::io("looking at", folder, e))? {
+        FileSystem::Network(name) if !options.networks.iter().any(|allowed| allowed == name) => {
             let text = format!(
-                "journal at {} is of version {version}: nothing was changed; use the uketsuke that wrote it",
-                path.display()
+                "{} is on a network file system ({name}), where locks and syncs may mean less than they say: give a folder on a local disk, \
+                 or allow it by name with JournalBuilder::allow_network(\"{name}\") if one machine alone uses it",
+                folder.display()
             );
-            return Err(StoreError::new(StoreErrorKind::UnsupportedVersion, text));
+            Err(StoreError::new(StoreErrorKind::BadPath, text))
         }
-        _ => None,
-    };
-    named.map(|birth| birth.id).ok_or_else(|| {
-        let text = format!(
-            "{} does not begin as a journal does: nothing was changed and nothing will be sent; restore the file",
-            path.display()
-        );
-        StoreError::new(StoreErrorKind::Corrupt, text)
-    })
-}
-
-/// This process's own file, locked while it lives. Under the folder's lock, so nobody sees it unlocked; the dead ones' are cleared away.
-fn own_file(owners: &Path, owner: OwnerId, disk: &Arc<dyn Disk>) -> Result<Box<dyn DiskFile>, StoreError> {
-    let failed = |e| StoreError::io("keeping an owner's file in", owners, e);
-    disk.make_dir(owners).map_err(failed)?;
-    for path in disk.list(owners).map_err(failed)? {
-        if let Ok(mut file) = disk.open(&path, How::Append)
-            && file.try_lock().unwrap_or(false)
-        {
-            drop(disk.remove(&path));
+        FileSystem::Memory(name) => {
+            tracing::warn!(
+                folder = %folder.display(),
+                file_system = name,
+                "this journal is gone with the machine or its container: keys do not outlive that. Give a folder on a disk, or a volume"
+            );
+            Ok(())
         }
-    }
-    let mut own = disk.open(&owners.join(owner.to_string()), How::CreateNew).map_err(failed)?;
-    match own.try_lock() {
-        Ok(true) => Ok(own),
-        Ok(false) => Err(failed(std::io::ErrorKind::WouldBlock.into())),
-        Err(e) => Err(failed(e)),
+        FileSystem::Network(_) | FileSystem::Local => Ok(()),
     }
 }

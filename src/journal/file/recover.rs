@@ -3,7 +3,7 @@
 //! A hole that a later record witnesses as synced is damage: something durable is gone, and nothing may be sent. A hole nobody witnesses is
 //! torn: its writer never heard that it was durable, so nobody acted on it (R12).
 
-use super::frame::{self, Bad, Body, Frame, RECORD_CAP, decode};
+use super::frame::{self, Bad, Frame, RECORD_CAP, What, decode};
 use crate::{
     journal::store::{StoreError, StoreErrorKind},
     origin::Hash,
@@ -23,6 +23,22 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) const START: Chain = Chain { seq: 0, prev: 0, lines: 0 };
+
+    /// A missing, doubled or swapped record shows here: no power cut takes whole lines out of the middle.
+    fn goes_on_with(&self, frame: &Frame) -> bool {
+        frame.prev == self.prev && frame.seq > self.seq
+    }
+
+    /// With the record of a line that is plainly the next; `None` where it needs a closer look.
+    pub(super) fn step(&mut self, line: &[u8]) -> Option<Frame> {
+        let frame = decode(line).ok().filter(|frame| self.goes_on_with(frame))?;
+        *self = Chain {
+            seq: frame.seq,
+            prev: next_prev(&frame),
+            lines: self.lines.saturating_add(1),
+        };
+        Some(frame)
+    }
 }
 
 /// A record and where it stands.
@@ -75,8 +91,12 @@ pub(super) fn scan(path: &Path, bytes: &[u8], base: u64, chain: Chain) -> Result
                 if skipped > 0 {
                     grow(&mut open, base, place.start..start, found.chain.lines, None);
                 }
-                if open.is_none() {
-                    follows(path, &found.chain, &frame)?;
+                if open.is_none() && !found.chain.goes_on_with(&frame) {
+                    return Err(corrupt(
+                        path,
+                        found.chain.lines,
+                        "a record before it is missing, doubled or out of place",
+                    ));
                 }
                 found.chain.seq = frame.seq;
                 found.chain.prev = next_prev(&frame);
@@ -112,7 +132,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, bool)> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
-        let (end, ended) = match rest.iter().position(|b| *b == b'\n') {
+        let (end, ended) = match memchr::memchr(b'\n', rest) {
             Some(at) => (start.saturating_add(at), true),
             None => (bytes.len(), false),
         };
@@ -154,17 +174,9 @@ fn grow(open: &mut Option<Hole>, base: u64, range: Range<usize>, line: u64, newe
     }
 }
 
-/// A missing, doubled or swapped record shows here: no power cut takes whole lines out of the middle.
-fn follows(path: &Path, chain: &Chain, frame: &Frame) -> Result<(), StoreError> {
-    if frame.prev == chain.prev && frame.seq > chain.seq {
-        return Ok(());
-    }
-    Err(corrupt(path, chain.lines, "a record before it is missing, doubled or out of place"))
-}
-
 /// What the record behind this one must name. A `hole` record stands for lost ones and says what their last would have been.
 pub(super) fn next_prev(frame: &Frame) -> u32 {
-    if let Body::Book { name: "hole", data, .. } = &frame.body
+    if let What::Book { name: "hole", data } = &frame.what
         && let Ok(Mended { after: Some(after), .. }) = serde_json::from_str::<Mended>(data)
         && let Ok(after) = u32::from_str_radix(&after, 16)
     {
@@ -244,7 +256,7 @@ fn after_each<'a>(bytes: &'a [u8], mark: &'a [u8], len: usize) -> impl Iterator<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timestamp;
+    use crate::{clock::Timestamp, journal::file::frame::Body};
 
     fn log(records: usize, synced: impl Fn(usize, u64) -> u64) -> (Vec<u8>, Vec<u64>) {
         let (mut bytes, mut starts, mut prev) = (Vec::new(), Vec::new(), 0);
@@ -255,9 +267,8 @@ mod tests {
                 at: Timestamp::from_millis(n as i64),
                 data: format!("{{\"n\":{n}}}"),
             };
-            let (line, crc) = frame::encode(n as u64 + 1, &body, synced(n, bytes.len() as u64), prev);
-            bytes.extend_from_slice(&line);
-            prev = crc;
+            let at = bytes.len() as u64;
+            prev = frame::encode(&mut bytes, n as u64 + 1, &body, synced(n, at), prev);
         }
         (bytes, starts)
     }
