@@ -64,6 +64,7 @@ impl OrderClientBuilder {
 
     /// The client. No I/O.
     pub fn build(self) -> OrderClient {
+        self.journal.keep_at_least(self.terms.repeat_window);
         OrderClient {
             engine: Arc::new(Engine {
                 journal: self.journal,

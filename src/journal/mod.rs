@@ -172,11 +172,11 @@ impl JournalBuilder {
     }
 
     /// How long settled orders stay in the log before compaction moves them to the archive. Default: 30 days. The repeat guard looks into the
-    /// log only, so a client whose [`repeat_window`](crate::OrderClientBuilder::repeat_window) is longer is refused. Where a process opens a
-    /// folder twice, the first opening decides.
+    /// log only, so the longest [`repeat_window`](crate::OrderClientBuilder::repeat_window) of this process counts where that is longer; give it
+    /// to every process that shares the folder. Where a process opens a folder twice, the first opening decides.
     #[must_use]
     pub fn keep(mut self, settled: Duration) -> Self {
-        self.options.keep = settled;
+        self.options.keep = file::Keep::of(settled);
         self
     }
 
@@ -285,6 +285,11 @@ impl Journal {
     /// The last sync failed: what was told as succeeded may have to be learnt again by resume, under the same keys.
     pub async fn close(self) -> Result<(), JournalError> {
         Ok(self.store.close().await?)
+    }
+
+    /// A client's repeat guard looks back this far.
+    pub(crate) fn keep_at_least(&self, settled: Duration) {
+        self.store.keep_at_least(settled);
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -142,6 +142,12 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(std::future::ready(Ok(Compaction::default())))
     }
 
+    /// Somebody's repeat guard looks back this far: [`compact`](Store::compact) leaves settled orders where it finds them for at least as long.
+    /// Default: nothing, for stores that move nothing.
+    fn keep_at_least(&self, settled: Duration) {
+        let _ = settled;
+    }
+
     /// Everything written is durable, and this process no longer counts as an owner. Later calls answer `Closed`.
     fn close(&self) -> BoxFuture<'static, Result<(), StoreError>>;
 }

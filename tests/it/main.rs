@@ -15,6 +15,7 @@ mod case_map;
 mod cases;
 mod child;
 mod claims;
+mod compaction;
 mod desk;
 mod examples;
 mod house;

@@ -107,7 +107,8 @@ pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
     if !one.try_lock().map_err(failed(&folder))? {
         return Err(busy(&folder));
     }
-    let since = book.locked(|book| Ok(book.now()))?.minus(book.files.options.keep);
+    let within = book.files.options.keep.now();
+    let since = book.locked(|book| Ok(book.now()))?.minus(within);
     // The archive must not say less than this process has told.
     book.durable(book.mark())?;
     if book.chain.seq <= book.birth.after {
@@ -122,7 +123,7 @@ pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
         last: book.chain.seq,
         living: book.index.all_unsettled().collect(),
         keep: Keep {
-            within: book.files.options.keep,
+            within,
             since,
             boot: book.files.clock.boot(),
         },
@@ -414,7 +415,8 @@ fn ready(book: &mut Book, copied: &mut Copied) -> Result<PathBuf, StoreError> {
     }
     // Everything up to the last sync without the lock is witnessed as durable, so that damage to it is told from a torn write (R12).
     let from = copied.unwritten.len();
-    let seq = copied.chain.seq.saturating_add(1);
+    // Numbers go on from the old log's, also where nothing of it lives on.
+    let seq = copied.chain.seq.max(copied.plan.last).saturating_add(1);
     copied.witnessed = copied.synced;
     let crc = frame::encode(&mut copied.unwritten, seq, &book.witness(), copied.witnessed, copied.chain.prev);
     copied.chain = Chain {

@@ -1,6 +1,6 @@
 //! The file store without its thread, for measuring: what a journal costs on the caller's own thread, and what the hand-over adds.
 
-use super::{FileStore, Options, book::Book, compact, open_book};
+use super::{FileStore, Keep, Options, book::Book, compact, open_book};
 use crate::{
     clock::SystemClock,
     disk::RealDisk,
@@ -21,7 +21,7 @@ pub struct Core {
 fn by_call(keep: Duration) -> Options {
     Options {
         compact_at: u64::MAX,
-        keep,
+        keep: Keep::of(keep),
         ..Options::default()
     }
 }
@@ -59,7 +59,7 @@ impl Core {
     /// # Errors
     /// As [`Journal::compact`](crate::Journal::compact).
     pub fn compact(&mut self, keep: Duration) -> Result<Compaction, StoreError> {
-        self.book.files.options.keep = keep;
+        self.book.files.options.keep = Keep::of(keep);
         match compact::plan(&mut self.book)? {
             None => Ok(compact::nothing(&self.book)),
             Some(plan) => compact::swap(&mut self.book, compact::copy(plan)?),

@@ -44,7 +44,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, LazyLock, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     time::Duration,
@@ -61,7 +61,7 @@ pub(super) struct Options {
     /// The log's length in bytes at which it is compacted by itself.
     pub(super) compact_at: u64,
     /// How long settled orders stay in the log.
-    pub(super) keep: Duration,
+    pub(super) keep: Keep,
     /// File systems that are allowed although their locks may hold on one machine only.
     pub(super) networks: Vec<String>,
 }
@@ -70,10 +70,32 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             compact_at: 64 << 20,
-            keep: Duration::from_secs(30 * 24 * 3600),
+            keep: Keep::of(Duration::from_secs(30 * 24 * 3600)),
             networks: Vec::new(),
         }
     }
+}
+
+/// How long settled orders stay in the log: what was asked for, or the longest repeat window of this process, if that is longer.
+#[derive(Clone, Debug)]
+pub(super) struct Keep(Arc<AtomicU64>);
+
+impl Keep {
+    pub(super) fn of(settled: Duration) -> Self {
+        Keep(Arc::new(AtomicU64::new(millis(settled))))
+    }
+
+    fn at_least(&self, settled: Duration) {
+        self.0.fetch_max(millis(settled), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Debug)]
@@ -83,6 +105,7 @@ pub(super) struct FileStore {
     jobs: Arc<mpsc::Sender<Job>>,
     written: watch::Receiver<u64>,
     torn: Arc<[TornReport]>,
+    keep: Keep,
     /// Poisoned: the next opening starts anew instead of joining this one.
     spent: Arc<AtomicBool>,
 }
@@ -116,6 +139,7 @@ impl FileStore {
         let own_jobs = Arc::downgrade(&jobs);
         let (tell, told) = oneshot::channel();
         let spent = Arc::new(AtomicBool::new(false));
+        let keep = options.keep.clone();
         let (raised, gone) = (Arc::clone(&spent), Gone(Arc::clone(&spent)));
         let thread = std::thread::Builder::new().name("uketsuke-journal".to_owned());
         let started = thread.spawn(move || {
@@ -144,6 +168,7 @@ impl FileStore {
             jobs,
             written: opened.written,
             torn: opened.torn.into(),
+            keep,
             spent,
         })
     }
@@ -213,6 +238,10 @@ impl Store for FileStore {
 
     fn compact(&self) -> BoxFuture<'static, Result<Compaction, StoreError>> {
         self.ask(Job::Compact)
+    }
+
+    fn keep_at_least(&self, settled: Duration) {
+        self.keep.at_least(settled);
     }
 
     fn close(&self) -> BoxFuture<'static, Result<(), StoreError>> {
