@@ -16,6 +16,8 @@ mod cases;
 mod child;
 mod claims;
 mod compaction;
+#[cfg(unix)]
+mod crash_storm;
 mod desk;
 mod examples;
 mod house;

@@ -79,23 +79,25 @@ pub(super) struct Book {
 
 impl Book {
     /// Reads the whole log, and mends what is torn under the folder's lock.
-    pub(super) fn read(files: Files) -> Result<Book, StoreError> {
-        let mut book = Book::unread(files)?;
-        book.read_ahead()?;
-        book.distrust_the_cache()?;
-        book.locked(|_| Ok(()))?;
+    pub(super) fn read(&mut self) -> Result<(), StoreError> {
+        self.sync_what_is_there()?;
+        self.read_ahead()?;
+        self.distrust_the_cache()?;
+        self.locked(|_| Ok(()))?;
         // What stood in the log was synced before it was read; what mending wrote is synced here.
-        book.durable(book.mark())?;
-        Ok(book)
+        self.durable(self.mark())
     }
 
     /// Pages that a failed sync of an earlier process left behind look healthy and are not on disk: a sync comes before belief.
-    fn unread(mut files: Files) -> Result<Book, StoreError> {
+    fn sync_what_is_there(&mut self) -> Result<(), StoreError> {
+        let files = &mut self.files;
         files.log.sync().map_err(|e| StoreError::io("syncing", &files.path, e))?;
-        files
-            .disk
-            .sync_dir(&files.folder)
-            .map_err(|e| StoreError::io("syncing", &files.folder, e))?;
+        let synced = files.disk.sync_dir(&files.folder);
+        synced.map_err(|e| StoreError::io("syncing", &files.folder, e))
+    }
+
+    /// Under the folder's lock: the log, and the runs that belong to it. Once they are open, a compaction may take them from their paths.
+    pub(super) fn unread(mut files: Files) -> Result<Book, StoreError> {
         let birth = birth::read(&files.path, files.log.as_mut())?;
         let origins = Origins::open(&files.folder, &files.disk, birth.after)?;
         Ok(Book {
@@ -245,8 +247,9 @@ impl Book {
                 }
                 // Somebody compacted. The new log is read without the lock.
                 Ok(None) => {
+                    let (before, turned) = (self.mark(), self.turn_the_page());
                     self.unlock()?;
-                    self.follow()?;
+                    turned.and_then(|()| self.read_anew(before)).map_err(|error| self.poisoned(error))?;
                 }
                 Err(error) => {
                     drop(self.unlock());
@@ -279,7 +282,7 @@ impl Book {
         }
     }
 
-    fn unlock(&mut self) -> Result<(), StoreError> {
+    pub(super) fn unlock(&mut self) -> Result<(), StoreError> {
         let path = self.files.folder.join("lock");
         self.files.lock.unlock().map_err(|e| StoreError::io("unlocking", &path, e))
     }
@@ -309,33 +312,25 @@ impl Book {
         self.poisoned(StoreError::new(StoreErrorKind::Replaced, text))
     }
 
-    /// Another log stands at the path. If it is ours, compacted by somebody, goes on with that one: it is read as at an opening.
-    fn follow(&mut self) -> Result<(), StoreError> {
-        let path = self.files.path.clone();
-        let log = match self.files.disk.open(&path, How::Append) {
-            Ok(log) => log,
-            // Between two names, or gone: the next look under the lock will say.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(StoreError::io("opening", &path, e)),
-        };
-        let (before, compactions, id) = (self.mark(), self.birth.compactions, self.birth.id);
-        let old = std::mem::replace(&mut self.files.log, log);
-        let read = birth::read(&path, self.files.log.as_mut());
-        if !read.is_ok_and(|birth| birth.id == id && birth.compactions > compactions) {
-            self.files.log = old;
+    /// Another log stands at the path. If it is ours, compacted by somebody, goes on with that one.
+    /// Under the lock, so that log and runs belong together.
+    fn turn_the_page(&mut self) -> Result<(), StoreError> {
+        let (path, folder, disk) = (&self.files.path, &self.files.folder, &self.files.disk);
+        let mut log = disk.open(path, How::Append).map_err(|e| StoreError::io("opening", path, e))?;
+        let birth = birth::read(path, log.as_mut())?;
+        if birth.id != self.birth.id || birth.compactions <= self.birth.compactions {
             return Err(self.gone("replaced"));
         }
-        self.read_anew(before).map_err(|error| self.poisoned(error))
+        let origins = Origins::open(folder, disk, birth.after)?;
+        self.files.log = log;
+        (self.birth, self.origins) = (birth, origins);
+        Ok(())
     }
 
     /// What this process knew to be written is in the new log, or in the archive, and durable there, once it is synced: whoever compacted had
     /// synced it before it took its place. Marks go on from where they were.
     fn read_anew(&mut self, before: Mark) -> Result<(), StoreError> {
-        self.files.log.sync().map_err(|e| StoreError::io("syncing", &self.files.path, e))?;
-        let folder = &self.files.folder;
-        self.files.disk.sync_dir(folder).map_err(|e| StoreError::io("syncing", folder, e))?;
-        self.birth = birth::read(&self.files.path, self.files.log.as_mut())?;
-        self.origins = Origins::open(&self.files.folder, &self.files.disk, self.birth.after)?;
+        self.sync_what_is_there()?;
         self.before = before.0;
         (self.index, self.chain) = (Index::new(), Chain::START);
         (self.len, self.synced, self.witnessed) = (0, 0, 0);

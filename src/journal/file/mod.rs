@@ -290,7 +290,6 @@ fn open_book(
     birth::read(&path, log.as_mut())?;
     let owner = OwnerId::mint().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
     let own = birth::own_file(&at("owners"), owner, &disk)?;
-    lock.unlock().map_err(|e| StoreError::io("unlocking", &at("lock"), e))?;
     let (written, told) = watch::channel(0);
     let own_path = at("owners").join(owner.to_string());
     let files = Files {
@@ -307,8 +306,12 @@ fn open_book(
         written,
     };
     // A folder that can't be opened is left as it is.
-    let book = Book::read(files).inspect_err(|_| drop(disk.remove(&own_path)))?;
-    Ok((book, told))
+    let read = Book::unread(files).and_then(|mut book| {
+        book.unlock()?;
+        book.read()?;
+        Ok(book)
+    });
+    Ok((read.inspect_err(|_| drop(disk.remove(&own_path)))?, told))
 }
 
 /// Where locks may hold on one machine only, two machines would each think the journal theirs.
