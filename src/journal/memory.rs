@@ -55,6 +55,16 @@ impl MemoryStore {
     }
 }
 
+/// A store in memory, as [`Journal::memory`](crate::Journal::memory) makes it.
+///
+/// # Errors
+/// The operating system gave no randomness.
+#[cfg(feature = "testkit")]
+pub fn memory() -> Result<Arc<dyn Store>, StoreError> {
+    let store = MemoryStore::new().map_err(|e| StoreError::new(StoreErrorKind::Refused, e.to_string()))?;
+    Ok(Arc::new(store))
+}
+
 pub(super) fn closed() -> StoreError {
     StoreError::new(StoreErrorKind::Closed, "the journal is closed: open it anew")
 }

@@ -5,15 +5,20 @@
 //! read under the same turn.
 
 mod claim;
+#[cfg(feature = "testkit")]
+pub mod conformance;
 mod file;
 mod flight;
 mod index;
 mod memory;
 pub mod store;
-/// The file store without its thread: for benches.
+/// The crate's stores by themselves, without a journal's rules: for benches, and for the suite of [`conformance`].
 #[cfg(feature = "testkit")]
 pub mod core {
-    pub use super::file::core::{Core, store};
+    pub use super::{
+        file::core::{Core, store},
+        memory::memory,
+    };
 }
 #[cfg(test)]
 mod tests;

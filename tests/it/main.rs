@@ -16,6 +16,7 @@ mod cases;
 mod child;
 mod claims;
 mod compaction;
+mod conformance;
 #[cfg(unix)]
 mod crash_storm;
 mod desk;
