@@ -24,11 +24,13 @@ mod examples;
 mod house;
 mod input;
 mod journal_file;
+mod journal_fixtures;
 mod kit;
 mod link;
 mod mail_agent;
 #[cfg(target_os = "linux")]
 mod memory;
+mod model;
 mod props;
 mod resume;
 mod secrets;

@@ -22,6 +22,8 @@ mod index;
 mod lines;
 mod mend;
 mod origins;
+#[cfg(test)]
+mod reader_tests;
 mod recover;
 mod writer;
 
