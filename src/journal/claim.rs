@@ -71,6 +71,18 @@ impl Claimed {
 }
 
 impl Claimed {
+    /// The answer, once it is known whether what it rests on is durable.
+    pub(super) fn once(self, durable: Result<(), StoreError>) -> Result<Claimed, super::JournalError> {
+        match durable {
+            Ok(()) => Ok(self),
+            Err(source) => Err(super::JournalError {
+                source,
+                key: self.key(),
+                effect: self.effect(),
+            }),
+        }
+    }
+
     /// Whether the order it is about may have been processed.
     pub(super) fn effect(&self) -> Effect {
         match self {
@@ -80,6 +92,19 @@ impl Claimed {
             Claimed::InFlightHere { .. } | Claimed::Elsewhere { .. } => Effect::Possible,
             Claimed::Drift { .. } | Claimed::LikelyRepeat { .. } => Effect::None,
         }
+    }
+}
+
+/// What a claim's turn came to.
+pub(super) enum Claiming {
+    Done(Box<Claimed>),
+    /// It would correct, or follow, this order, whose end may not be durable yet: nothing was written. To be asked again once it is.
+    Rumour(IdempotencyKey),
+}
+
+impl Claiming {
+    fn done(claimed: Claimed) -> Self {
+        Claiming::Done(Box::new(claimed))
     }
 }
 
@@ -180,7 +205,15 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    pub(super) async fn claim(&self, turn: &mut dyn Turn, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, StoreError> {
+    /// `sure_of`: this order's end is known to be durable.
+    pub(super) async fn claim(
+        &self,
+        turn: &mut dyn Turn,
+        draft: Draft,
+        ruling: Ruling,
+        terms: ClaimTerms,
+        sure_of: Option<IdempotencyKey>,
+    ) -> Result<Claiming, StoreError> {
         let columns = draft.columns();
         let mut lineage = Lineage::FIRST;
         let mut ruling = ruling;
@@ -188,8 +221,9 @@ impl Clerk {
             if let Some(key) = turn.by_origin(origin, source).await? {
                 let (intent, state) = self.read(turn, key).await?;
                 match self.met(&intent, &state, &draft) {
-                    Met::Same => return self.join(turn, intent, state, &draft).await,
-                    Met::Drift => return Ok(drift(intent, state, &draft)),
+                    Met::Same => return self.join(turn, intent, state, &draft).await.map(Claiming::done),
+                    Met::Drift => return Ok(Claiming::done(drift(intent, state, &draft))),
+                    Met::Freed | Met::Corrects if sure_of != Some(key) => return Ok(Claiming::Rumour(key)),
                     Met::Freed => lineage = next_generation(&intent),
                     Met::Corrects => {
                         lineage = next_generation(&intent);
@@ -200,12 +234,12 @@ impl Clerk {
                     }
                 }
             } else if let Some(known) = self.under_another_api(turn, &columns, &draft).await? {
-                return Ok(known);
+                return Ok(Claiming::done(known));
             }
         } else if let Some(known) = self.likely_repeat(turn, &columns, &draft, terms.repeat_window).await? {
-            return Ok(known);
+            return Ok(Claiming::done(known));
         }
-        self.mint(turn, draft, ruling, lineage, terms).await
+        self.mint(turn, draft, ruling, lineage, terms).await.map(Claiming::done)
     }
 
     /// R17: an origin means its newest generation; only that one is consulted.

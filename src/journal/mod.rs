@@ -40,7 +40,7 @@ use crate::{
     ruling::Ruling,
 };
 use bytes::Bytes;
-use claim::Clerk;
+use claim::{Claiming, Clerk};
 use disk::{Disk, RealDisk};
 use flight::Flights;
 use std::{path::Path, sync::Arc, time::Duration};
@@ -307,13 +307,27 @@ impl Journal {
     }
 
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
+    ///
+    /// A no that an order corrects is made durable before the correction gets its key, by a turn of its own: if power took the no alone, both
+    /// would be open, and both would be sent (R7).
     pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, JournalError> {
-        let clerk = Clerk {
-            boot: self.clock.boot(),
-            ..self.clerk()
-        };
-        self.answer(move |turn| Box::pin(async move { clerk.claim(turn, draft, ruling, terms).await }))
-            .await
+        let mut sure_of = None;
+        loop {
+            let clerk = Clerk {
+                boot: self.clock.boot(),
+                ..self.clerk()
+            };
+            let (draft, ruling) = (draft.clone(), ruling.clone());
+            let (decide, told) = listened_to(move |turn| Box::pin(async move { clerk.claim(turn, draft, ruling, terms, sure_of).await }));
+            let committed = self.store.commit(decide).await?;
+            match told.await.map_err(|_| not_run())? {
+                Claiming::Done(claimed) => return claimed.once(committed.durable),
+                Claiming::Rumour(no) => {
+                    committed.durable?;
+                    sure_of = Some(no);
+                }
+            }
+        }
     }
 
     /// Takes up an order that nobody is sending, by its key: what resume does, and submit when it meets one (R18).
@@ -333,15 +347,7 @@ impl Journal {
     {
         let (decide, told) = listened_to(decide);
         let committed = self.store.commit(decide).await?;
-        let claimed = told.await.map_err(|_| not_run())?;
-        match committed.durable {
-            Ok(()) => Ok(claimed),
-            Err(source) => Err(JournalError {
-                source,
-                key: claimed.key(),
-                effect: claimed.effect(),
-            }),
-        }
+        told.await.map_err(|_| not_run())?.once(committed.durable)
     }
 
     /// Hands a decision over and waits for what it found.

@@ -3,6 +3,7 @@
 use crate::{
     kit::{Folder, brisk, order},
     props::{HOUR, Hands, Role, actor, finish, journal_kind, mail, order_events, read_log, receipt, single, sync_fails_once_after},
+    tape::{Entry, Syncing, Tape},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -536,6 +537,53 @@ async fn a_foreign_record_is_a_rumour_until_our_own_sync() {
     let fresh = folder.client(&desk).await;
     assert_eq!(receipt(fresh.submit(mail(1), &order()).await).key, key);
     assert_eq!(desk.requests().len(), 1);
+}
+
+/// R7: a no that another process wrote, and had not synced, is made durable before a correction of it gets its key. If power took the no alone,
+/// both orders would be open, and both would be sent. (The protocol's model found this one.)
+#[tokio::test]
+async fn a_correction_gets_its_key_when_the_no_is_on_disk() {
+    let (desk, folder, tape) = (Desk::start().await, Folder::new(), Tape::default());
+    let journal = tape.journal(&folder.path(), |_| Syncing::Honest).await;
+    let at = |url: &str| OrderClient::new(journal.clone(), brisk(url).name("shop").build().unwrap(), actor());
+    let client = at(&desk.url());
+    // Nobody listens on port 9: nothing leaves.
+    let first = at("http://127.0.0.1:9").submit(mail(1), &order()).await.unwrap_err().key().unwrap();
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journals/good/log.jsonl");
+    let lines = std::fs::read_to_string(fixture).unwrap();
+    let mut lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let rejected = lines.find(|line| !line["data"]["rejected"].is_null()).unwrap()["data"].to_string();
+    let path = folder.path();
+    let foreign = tokio::task::spawn_blocking(move || {
+        let mut other = uketsuke::journal::core::Core::open(&path).unwrap();
+        let no = uketsuke::journal::store::Record {
+            key: first,
+            name: "settled".to_owned(),
+            at: uketsuke::Timestamp::from_millis(1_796_083_200_000),
+            standing: uketsuke::journal::store::Standing::Done,
+            columns: None,
+            data: rejected.into(),
+        };
+        other
+            .turn(Box::new(|turn| {
+                turn.append(no);
+                Box::pin(async { Ok(()) })
+            }))
+            .unwrap();
+        other
+    });
+    let other = foreign.await.unwrap();
+    let before = tape.entries().len();
+    let corrected = PlaceOrder::new("C-100").item("SKU-1", 3);
+    let second = receipt(client.submit(mail(1), &corrected).await).key;
+    assert_ne!(second, first);
+    let since = &tape.entries()[before..];
+    let claim = since
+        .iter()
+        .position(|entry| entry.is_record("claimed", Some(&second.to_string())))
+        .unwrap();
+    assert!(since[..claim].iter().any(Entry::is_log_sync), "{since:?}");
+    drop(other);
 }
 
 /// A provider or a runtime that breaks a flight breaks this flight: the call ends, the order lives, and the next call sends it.
