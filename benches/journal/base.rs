@@ -27,8 +27,13 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(Duration, T)
     Ok((began.elapsed(), value))
 }
 
-/// Does it `times` over and says how many that is in a second. Each one's time goes to `each`.
-pub(crate) fn rate(times: usize, each: &mut Vec<Duration>, mut one: impl FnMut() -> Result<()>) -> Result<f64> {
+/// Does it `times` over, and says how many that is in a second.
+pub(crate) fn rate(times: usize, one: impl FnMut() -> Result<()>) -> Result<f64> {
+    rate_and_times(times, &mut Vec::with_capacity(times), one)
+}
+
+/// The same; each one's time goes to `each`.
+pub(crate) fn rate_and_times(times: usize, each: &mut Vec<Duration>, mut one: impl FnMut() -> Result<()>) -> Result<f64> {
     let began = now();
     let mut before = began;
     for _ in 0..times {
@@ -73,7 +78,7 @@ impl Base {
     /// How many in a second.
     pub(crate) fn rate(&mut self) -> Result<f64> {
         let mut times = std::mem::take(&mut self.times);
-        let rate = rate(self.block, &mut times, || self.one());
+        let rate = rate_and_times(self.block, &mut times, || self.one());
         self.times = times;
         rate
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     Place, Result,
-    base::{Base, compare, now, p50_ms, rate},
+    base::{Base, compare, now, p50_ms, rate, rate_and_times},
     ours::{Orders, Ours, Shared},
     peers::{Okaywal, Redb},
     report::{Report, Side::AtLeast},
@@ -26,27 +26,26 @@ pub(crate) fn run(place: &Place, report: &mut Report) -> Result<()> {
     let runtime = crate::runtime()?;
     let shared = runtime.block_on(Shared::open(&place.folder("one-async")?))?;
     let mut handed = HandOff::to(Base::new(&place.folder("one-hand-off")?, BLOCK)?);
-    let (mut claim_times, mut order_times, mut unused) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut more_orders, mut sink, mut sank, mut sunk) = (Orders::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut claim_times, mut order_times, mut more_orders) = (Vec::new(), Vec::new(), Orders::new());
 
     let ratios = compare(
         &mut || base.rate(),
         &mut [
-            ("claim", Box::new(|| rate(BLOCK, &mut claim_times, || claims.claim().map(drop)))),
+            (
+                "claim",
+                Box::new(|| rate_and_times(BLOCK, &mut claim_times, || claims.claim().map(drop))),
+            ),
             (
                 "claim_outcome",
-                Box::new(|| rate(BLOCK, &mut order_times, || orders.claim_and_outcome())),
+                Box::new(|| rate_and_times(BLOCK, &mut order_times, || orders.claim_and_outcome())),
             ),
-            (
-                "insert",
-                Box::new(|| sqlite::inserting(&inserts, |one| rate(BLOCK, &mut unused, one))),
-            ),
+            ("insert", Box::new(|| sqlite::inserting(&inserts, |one| rate(BLOCK, one)))),
             (
                 "insert_update",
-                Box::new(|| sqlite::inserting_and_updating(&updates, |one| rate(BLOCK, &mut sink, one))),
+                Box::new(|| sqlite::inserting_and_updating(&updates, |one| rate(BLOCK, one))),
             ),
-            ("redb", Box::new(|| rate(BLOCK, &mut sank, || redb.claim()))),
-            ("okaywal", Box::new(|| rate(BLOCK, &mut sunk, || okaywal.append()))),
+            ("redb", Box::new(|| rate(BLOCK, || redb.claim()))),
+            ("okaywal", Box::new(|| rate(BLOCK, || okaywal.append()))),
             ("hand_off", Box::new(|| runtime.block_on(handed.rate()))),
             ("async", Box::new(|| runtime.block_on(one_async(&shared, &mut more_orders)))),
         ],

@@ -33,13 +33,11 @@ pub(crate) struct Order {
 
 impl Orders {
     pub(crate) fn new() -> Orders {
-        // The standard library's own randomness: a bench mints nothing that anybody would send.
-        Orders::from(RandomState::new().build_hasher().finish())
-    }
-
-    /// The same orders again for the same seed.
-    pub(crate) fn from(seed: u64) -> Orders {
-        Orders { seed, next: 0 }
+        Orders {
+            // The standard library's own randomness: a bench mints nothing that anybody would send.
+            seed: RandomState::new().build_hasher().finish(),
+            next: 0,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Order {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Statement, params};
 use std::{path::Path, sync::mpsc, time::Duration};
 use tokio::sync::oneshot;
 
-/// From here on no known bug loses a commit in the write-ahead log (the one of 3.51.2 did, rarely).
+/// Older ones have a bug in their write-ahead log: what is compared with has to keep what it promises.
 const AT_LEAST: i32 = 3_051_003;
 
 /// The version that is bundled, where it is new enough.

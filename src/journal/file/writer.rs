@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     ids::IdempotencyKey,
-    journal::store::{Committed, Compaction, Decide, Mark, Record, StoreError},
+    journal::store::{Committed, Compaction, Decide, Mark, Record, StoreError, StoreErrorKind},
 };
 use std::{
     sync::{
@@ -252,6 +252,8 @@ fn tell(reply: Option<Reply<Compaction>>, done: Result<Compaction, StoreError>) 
             after = done.after,
             "the journal was compacted"
         ),
+        // Another process is at it.
+        (None, Err(error)) if error.kind() == StoreErrorKind::Busy => {}
         (None, Err(error)) => tracing::warn!(%error, "the journal could not be compacted; it goes on as it is"),
     }
 }
