@@ -8,8 +8,8 @@ use super::{
     Options,
     birth::{self, Birth},
     compact::Copied,
-    frame::{self, Body, RECORD_CAP, What},
-    index::{Index, Place},
+    frame::{self, Body, Line, RECORD_CAP, What},
+    index::{Bits, Index, Place},
     origins::Origins,
     recover::{self, Chain, Mended},
 };
@@ -34,6 +34,9 @@ use std::{
     },
 };
 use tokio::sync::watch;
+
+/// How much of a log is read before its index is given room for all of it.
+const SAMPLE: u64 = 1 << 20;
 
 /// The open files, and who has them open.
 pub(super) struct Files {
@@ -121,12 +124,20 @@ impl Book {
     /// [`catch_up`](Book::catch_up), since without the lock a half-written line could be met, and that is not ours to mend.
     fn read_ahead(&mut self) -> Result<(), StoreError> {
         let mut lines = super::lines::Lines::from(self.len);
+        let there = self.files.log.size().map_err(|e| self.unreadable(e))?;
+        let mut sample = SAMPLE;
         while let Some((at, line)) = lines.next(self.files.log.as_mut()).map_err(|e| self.unreadable(e))? {
             let Some(frame) = self.chain.step(line) else { break };
             let len = line.len().saturating_add(1);
             self.witnessed = self.witnessed.max(frame.synced);
             self.len = at.saturating_add(len as u64);
             self.learn(&frame.what, Place { at, len });
+            if self.len > sample {
+                // As the beginning is, so is the rest, more or less.
+                let orders = u128::from(there).saturating_mul(self.index.len() as u128) / u128::from(self.len);
+                self.index.expect(usize::try_from(orders).unwrap_or(0));
+                sample = u64::MAX;
+            }
         }
         Ok(())
     }
@@ -433,7 +444,10 @@ impl Book {
         self.chain = chain;
         for (body, place) in known {
             match body {
-                Body::Order(record) => self.index.add(record.key, record.standing, record.columns.as_ref(), place),
+                Body::Order(record) => {
+                    let claim = record.columns.as_ref().map(Bits::of);
+                    self.index.add(record.key, record.standing, claim, place);
+                }
                 Body::Book { name, data, .. } => self.learn(&What::Book { name, data }, place),
             }
             self.witnessed = self.witnessed.max(self.synced);
@@ -465,7 +479,7 @@ impl Book {
 
     pub(super) fn learn(&mut self, what: &What, place: Place) {
         match what {
-            What::Order { key, standing, columns } => self.index.add(*key, *standing, columns.as_ref(), place),
+            What::Order { key, standing, claim } => self.index.add(*key, *standing, *claim, place),
             What::Book { name: "hole", data } => {
                 if let Ok(mended) = serde_json::from_str::<Mended>(data) {
                     self.close_origins(&mended, place.at);
@@ -573,8 +587,8 @@ impl Book {
             let bytes = self.bytes(Place { at, len: len.min(there) })?;
             match memchr::memchr(b'\n', &bytes) {
                 Some(end) => {
-                    let record = frame::record(bytes.get(..end).unwrap_or_default());
-                    let claim = record.ok().and_then(|record| Some((record.at, record.columns?)));
+                    let line = Line::read(bytes.get(..end).unwrap_or_default());
+                    let claim = line.ok().and_then(|line| Some((line.written_at()?, line.columns()?)));
                     return claim.ok_or_else(|| self.rotten(at));
                 }
                 None if len >= there => return Err(self.rotten(at)),

@@ -9,7 +9,7 @@
 use super::{
     birth::Birth,
     book::Book,
-    frame::{self, Frame, What},
+    frame::{self, Frame, Line, What},
     index::{Index, Place},
     lines::Lines,
     origins::{Ended, OldClaim, OldStretch, Origins},
@@ -58,6 +58,7 @@ struct Keep {
     within: Duration,
     since: Timestamp,
     boot: Option<Boot>,
+    this_boot: Option<memchr::memmem::Finder<'static>>,
 }
 
 /// The copy, as far as it is made, and what is known of it.
@@ -122,11 +123,7 @@ pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
         birth: book.birth.clone(),
         last: book.chain.seq,
         living: book.index.all_unsettled().collect(),
-        keep: Keep {
-            within,
-            since,
-            boot: book.files.clock.boot(),
-        },
+        keep: Keep::of(within, since, book.files.clock.boot()),
         _one_at_a_time: one,
         folder,
         disk,
@@ -226,7 +223,7 @@ impl Copied {
     }
 
     /// Whole records of the old log, from where it was read to there. Half a line is left for later.
-    fn each_line(&mut self, upto: u64, mut work: impl FnMut(&mut Self, u64, &[u8], &Frame)) -> Result<(), StoreError> {
+    fn each_line(&mut self, upto: u64, mut work: impl FnMut(&mut Self, u64, &Whole<'_>, &Frame)) -> Result<(), StoreError> {
         let failing = failed(&self.plan.folder);
         let mut lines = Lines::from(self.read);
         while self.read < upto {
@@ -234,8 +231,9 @@ impl Copied {
                 break;
             };
             // Half-written just now; under the lock it will be whole, or mended.
-            let Ok(frame) = frame::decode(line) else { break };
-            work(self, at, line, &frame);
+            let Ok(read) = Line::read(line) else { break };
+            let Some(frame) = read.frame() else { break };
+            work(self, at, &Whole { line, read }, &frame);
             self.read = lines.place();
             if self.unwritten.len() >= PIECE {
                 self.write_and_sync()?;
@@ -248,13 +246,13 @@ impl Copied {
         failed(&self.plan.folder)(io::Error::other("the log could not be read to its end; nothing was changed"))
     }
 
-    fn stays(&mut self, line: &[u8], frame: &Frame, out: &Out) -> bool {
+    fn stays(&mut self, line: &Whole<'_>, frame: &Frame, out: &Out) -> bool {
         match &frame.what {
-            What::Order { key, columns, .. } => {
+            What::Order { key, claim, .. } => {
                 if self.plan.living.contains(key) {
                     return true;
                 }
-                let young = columns.is_some() && !out.knows(key) && self.plan.keep.is_young(line);
+                let young = claim.is_some() && !out.knows(key) && self.plan.keep.is_young(&line.read);
                 if young {
                     self.plan.living.insert(*key);
                 }
@@ -267,16 +265,16 @@ impl Copied {
         }
     }
 
-    fn take(&mut self, line: &[u8], frame: &Frame) {
+    fn take(&mut self, line: &Whole<'_>, frame: &Frame) {
         let from = self.unwritten.len();
         let crc = match &frame.what {
-            What::Order { key, standing, columns } => {
-                let crc = frame::rechain(&mut self.unwritten, line, 0, self.chain.prev);
+            What::Order { key, standing, claim } => {
+                let crc = frame::rechain(&mut self.unwritten, line.line, 0, self.chain.prev);
                 let place = Place {
                     at: self.len,
                     len: self.unwritten.len().saturating_sub(from),
                 };
-                self.index.add(*key, *standing, columns.as_ref(), place);
+                self.index.add(*key, *standing, *claim, place);
                 crc
             }
             What::Book { name: "hole", data } => match self.take_hole(frame, data) {
@@ -324,11 +322,26 @@ impl Copied {
     }
 }
 
+/// A line, and what was read of it.
+struct Whole<'a> {
+    line: &'a [u8],
+    read: Line<'a>,
+}
+
 impl Keep {
+    fn of(within: Duration, since: Timestamp, boot: Option<Boot>) -> Self {
+        let this_boot = boot.as_ref().map(|boot| memchr::memmem::Finder::new(&boot.id).into_owned());
+        Keep {
+            within,
+            since,
+            boot,
+            this_boot,
+        }
+    }
+
     /// By either clock: a wall clock that leapt makes nothing old.
-    fn is_young(&self, claim: &[u8]) -> bool {
-        let Ok(record) = frame::record(claim) else { return true };
-        record.at >= self.since || self.is_young_by_boot(&record.data).unwrap_or(false)
+    fn is_young(&self, claim: &Line<'_>) -> bool {
+        claim.written_at().is_none_or(|at| at >= self.since) || self.is_young_by_boot(claim.data).unwrap_or(false)
     }
 
     fn is_young_by_boot(&self, data: &[u8]) -> Option<bool> {
@@ -337,6 +350,8 @@ impl Keep {
             boot: Option<Boot>,
         }
         let now = self.boot.as_ref()?;
+        // Where they are of another boot, or say nothing of theirs, nothing is parsed.
+        self.this_boot.as_ref()?.find(data)?;
         let then = serde_json::from_slice::<Claimed>(data).ok()?.boot?;
         let ago = Duration::from_millis(now.up_ms.saturating_sub(then.up_ms));
         Some(now.id == then.id && ago < self.within)
@@ -356,9 +371,9 @@ impl Out {
         self.known.contains_key(key)
     }
 
-    fn add(&mut self, at: u64, line: &[u8], frame: &Frame) {
-        let What::Order { key, columns, .. } = &frame.what else { return };
-        let end = at.saturating_add(line.len() as u64).saturating_add(1);
+    fn add(&mut self, at: u64, line: &Whole<'_>, frame: &Frame) {
+        let What::Order { key, claim, .. } = &frame.what else { return };
+        let end = at.saturating_add(line.line.len() as u64).saturating_add(1);
         let n = *self.known.entry(*key).or_insert(self.stretches.len());
         if n == self.stretches.len() {
             self.stretches.push(OldStretch {
@@ -371,10 +386,10 @@ impl Out {
         }
         if let Some(stretch) = self.stretches.get_mut(n) {
             stretch.len = end.saturating_sub(stretch.at);
-            let (event, data) = frame::event(line);
-            stretch.ended = Ended::said_by(event, data).unwrap_or(stretch.ended);
+            stretch.ended = Ended::said_by(line.read.name, line.read.data).unwrap_or(stretch.ended);
         }
-        if let Some(columns) = columns
+        if claim.is_some()
+            && let Some(columns) = line.read.columns()
             && let (Some(origin), Some(source)) = (columns.origin, columns.source)
         {
             self.claims.push(OldClaim {

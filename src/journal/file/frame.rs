@@ -10,7 +10,10 @@ use crate::{
     clock::Timestamp,
     ids::IdempotencyKey,
     intent::Columns,
-    journal::store::{Record, Standing},
+    journal::{
+        file::index::Bits,
+        store::{Record, Standing},
+    },
     origin::Hash,
 };
 use bytes::Bytes;
@@ -55,7 +58,7 @@ pub(super) enum What {
         key: IdempotencyKey,
         standing: Standing,
         /// With `claimed` only.
-        columns: Option<Columns>,
+        claim: Option<Bits>,
     },
     Book {
         name: &'static str,
@@ -134,12 +137,12 @@ fn close(out: &mut Vec<u8>, from: usize, synced: u64, prev: u32) -> u32 {
 
 /// Reads a line, without its line break. Never returns a record that was not written.
 pub(super) fn decode(line: &[u8]) -> Result<Frame, Bad> {
-    read(line, |parts| parts.frame())
+    Line::read(line)?.frame().ok_or(Bad::Broken)
 }
 
 /// The whole record in a line.
 pub(super) fn record(line: &[u8]) -> Result<Record, Bad> {
-    read(line, |parts| parts.record())
+    Line::read(line)?.record().ok_or(Bad::Broken)
 }
 
 /// Whose record a line is, at first sight: nothing is checked but the key's place. For finding the lines of one order among many.
@@ -147,54 +150,46 @@ pub(super) fn names_key(line: &[u8], key: &[u8]) -> bool {
     line.get(KEY_AT..).is_some_and(|rest| rest.starts_with(key))
 }
 
-/// What a sound line says happened, and its data.
-pub(super) fn event(line: &[u8]) -> (&[u8], &[u8]) {
-    Parts::of(line).map_or((b"", b""), |parts| (parts.name.as_bytes(), parts.data))
-}
-
-fn read<T>(line: &[u8], how: impl FnOnce(&Parts<'_>) -> Option<T>) -> Result<T, Bad> {
-    match version(line) {
-        Some(VERSION) => {}
-        Some(newer) if line.ends_with(b"}") => return Err(Bad::Version(newer)),
-        _ => return Err(Bad::Broken),
-    }
-    Parts::of(line).as_ref().and_then(how).ok_or(Bad::Broken)
-}
-
-fn version(line: &[u8]) -> Option<u64> {
-    let rest = line.strip_prefix(b"{\"v\":")?;
-    let end = rest.iter().position(|b| *b == b',')?;
-    let digits = std::str::from_utf8(rest.get(..end)?).ok()?;
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
-}
-
-/// A line whose checksum is right, taken apart where it stands.
-struct Parts<'a> {
-    seq: u64,
-    at: &'a str,
-    key: &'a str,
-    standing: &'a str,
-    name: &'a str,
-    columns: Option<Columns>,
-    data: &'a [u8],
+/// A line whose checksum is right, taken apart where it stands: nothing is copied, and nothing is understood that nobody asked for.
+pub(super) struct Line<'a> {
+    pub(super) seq: u64,
+    at: &'a [u8],
+    key: &'a [u8],
+    standing: &'a [u8],
+    pub(super) name: &'a [u8],
+    /// The three hashes' members, with `claimed` only.
+    hashes: Option<&'a [u8; HASHES]>,
+    pub(super) data: &'a [u8],
     synced: u64,
     prev: u32,
     crc: u32,
 }
 
-impl<'a> Parts<'a> {
-    fn of(line: &'a [u8]) -> Option<Self> {
+/// `,"origin":"…64…","source":"…64…","repeat":"…64…"`
+const HASHES: usize = 228;
+const HASH_AT: [usize; 3] = [11, 87, 163];
+
+impl<'a> Line<'a> {
+    pub(super) fn read(line: &'a [u8]) -> Result<Self, Bad> {
+        match version(line) {
+            Some(VERSION) => Line::apart(line).ok_or(Bad::Broken),
+            Some(newer) if line.ends_with(b"}") => Err(Bad::Version(newer)),
+            _ => Err(Bad::Broken),
+        }
+    }
+
+    fn apart(line: &'a [u8]) -> Option<Self> {
         let covered = line.get(..line.len().checked_sub(CRC_AND_END)?)?;
         let (front, tail) = line.split_at_checked(line.len().checked_sub(TAIL)?)?;
 
         let mut tail = Cursor(tail);
         tail.literal(b",\"synced\":\"")?;
-        let synced = tail.text(12)?.parse().ok()?;
+        let synced = number(tail.bytes(12)?)?;
         tail.literal(b"\",\"prev\":\"")?;
-        let prev = u32::from_be_bytes(tail.hex()?);
+        let prev = u32::from_be_bytes(unhex(tail.bytes(8)?)?);
         tail.literal(b"\",\"crc\":\"")?;
         // Digit for digit: `A` for `a` is a flipped bit too.
-        let crc = u32::from_be_bytes(tail.hex()?);
+        let crc = u32::from_be_bytes(unhex(tail.bytes(8)?)?);
         tail.literal(b"\"}")?;
         if crc32fast::hash(covered) != crc {
             return None;
@@ -202,24 +197,24 @@ impl<'a> Parts<'a> {
 
         let mut front = Cursor(front);
         front.literal(b"{\"v\":1,\"seq\":\"")?;
-        let seq = front.text(12)?.parse().ok()?;
+        let seq = number(front.bytes(12)?)?;
         front.literal(b"\",\"at\":\"")?;
-        let at = front.text(24)?;
+        let at = front.bytes(24)?;
         front.literal(b"\",\"key\":\"")?;
-        let key = front.text(36)?;
+        let key = front.bytes(36)?;
         front.literal(b"\",\"now\":\"")?;
-        let standing = front.text(4)?;
+        let standing = front.bytes(4)?;
         front.literal(b"\",\"ev\":\"")?;
         let name = front.until(b'"')?;
-        let columns = front.columns()?;
+        let hashes = front.hashes()?;
         front.literal(b",\"data\":")?;
-        Some(Parts {
+        Some(Line {
             seq,
             at,
             key,
             standing,
             name,
-            columns,
+            hashes,
             data: front.0,
             synced,
             prev,
@@ -228,26 +223,66 @@ impl<'a> Parts<'a> {
     }
 
     fn order(&self) -> Option<(IdempotencyKey, Standing)> {
-        Some((self.key.parse().ok()?, Standing::from_word(self.standing)?))
+        let standing = match self.standing {
+            b"open" => Standing::Open,
+            b"done" => Standing::Done,
+            other => Standing::from_word(std::str::from_utf8(other).ok()?)?,
+        };
+        Some((key(self.key)?, standing))
     }
 
-    fn record(&self) -> Option<Record> {
+    /// What a claim is found by; `None` where it is no claim.
+    pub(super) fn columns(&self) -> Option<Columns> {
+        let hashes = self.hashes?;
+        let hash = |at: usize| unhex::<32>(hashes.get(at..at.checked_add(64)?)?);
+        let named = |hash: Hash| (hash != Hash::default()).then_some(hash);
+        let [origin, source, repeat] = HASH_AT;
+        Some(Columns {
+            origin: named(hash(origin)?),
+            source: named(hash(source)?),
+            repeat: hash(repeat)?,
+        })
+    }
+
+    fn bits(&self) -> Option<Bits> {
+        let hashes = self.hashes?;
+        let digits = |at: usize| hashes.get(at..at.checked_add(64)?);
+        let bits = |digits: &[u8]| Some(u32::from_be_bytes(unhex(digits.get(..8)?)?));
+        let [_, source, repeat] = HASH_AT;
+        let (source, repeat) = (digits(source)?, digits(repeat)?);
+        let named = source.iter().any(|digit| *digit != b'0');
+        Some(Bits {
+            source: if named { Some(bits(source)?) } else { None },
+            repeat: bits(repeat)?,
+        })
+    }
+
+    pub(super) fn written_at(&self) -> Option<Timestamp> {
+        std::str::from_utf8(self.at).ok()?.parse().ok()
+    }
+
+    pub(super) fn record(&self) -> Option<Record> {
         let (key, standing) = self.order()?;
         Some(Record {
             key,
-            name: self.name.to_owned(),
-            at: self.at.parse().ok()?,
+            name: std::str::from_utf8(self.name).ok()?.to_owned(),
+            at: self.written_at()?,
             standing,
-            columns: self.columns,
+            columns: match self.hashes {
+                Some(_) => Some(self.columns()?),
+                None => None,
+            },
             data: Bytes::copy_from_slice(self.data),
         })
     }
 
-    fn frame(&self) -> Option<Frame> {
-        let own = self.standing == NO_STANDING && self.key == NO_KEY;
+    pub(super) fn frame(&self) -> Option<Frame> {
+        let own = self.standing == NO_STANDING.as_bytes() && self.key == NO_KEY.as_bytes();
         let what = match own {
             true => What::Book {
-                name: ["journal", "hole", "witness"].into_iter().find(|known| *known == self.name)?,
+                name: ["journal", "hole", "witness"]
+                    .into_iter()
+                    .find(|known| known.as_bytes() == self.name)?,
                 data: std::str::from_utf8(self.data).ok()?.to_owned(),
             },
             false => {
@@ -255,7 +290,10 @@ impl<'a> Parts<'a> {
                 What::Order {
                     key,
                     standing,
-                    columns: self.columns,
+                    claim: match self.hashes {
+                        Some(_) => Some(self.bits()?),
+                        None => None,
+                    },
                 }
             }
         };
@@ -267,6 +305,15 @@ impl<'a> Parts<'a> {
             crc: self.crc,
         })
     }
+}
+
+fn version(line: &[u8]) -> Option<u64> {
+    if line.starts_with(b"{\"v\":1,") {
+        return Some(VERSION);
+    }
+    let rest = line.strip_prefix(b"{\"v\":")?;
+    let end = rest.iter().position(|b| *b == b',')?;
+    number(rest.get(..end)?)
 }
 
 struct Cursor<'a>(&'a [u8]);
@@ -283,69 +330,123 @@ impl<'a> Cursor<'a> {
         Some(bytes)
     }
 
-    fn text(&mut self, len: usize) -> Option<&'a str> {
-        std::str::from_utf8(self.bytes(len)?).ok()
-    }
-
-    fn hex<const N: usize>(&mut self) -> Option<[u8; N]> {
-        unhex(self.bytes(N.saturating_mul(2))?)
-    }
-
-    fn until(&mut self, end: u8) -> Option<&'a str> {
+    fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let len = self.0.iter().position(|b| *b == end)?;
-        let text = self.text(len)?;
+        let bytes = self.bytes(len)?;
         self.0 = self.0.get(1..)?;
-        Some(text)
+        Some(bytes)
     }
 
     /// `Some(None)`: this record has none.
-    fn columns(&mut self) -> Option<Option<Columns>> {
-        if !self.0.starts_with(b",\"origin\":\"") {
+    fn hashes(&mut self) -> Option<Option<&'a [u8; HASHES]>> {
+        let Some((hashes, rest)) = self
+            .0
+            .split_first_chunk::<HASHES>()
+            .filter(|(hashes, _)| hashes.starts_with(b",\"origin\":\""))
+        else {
+            // Cut short, it is not the data that must follow either.
             return Some(None);
-        }
-        let mut hash = |name: &[u8]| {
-            self.literal(name)?;
-            let hash: Hash = self.hex()?;
-            self.literal(b"\"")?;
-            Some(hash)
         };
-        let origin = hash(b",\"origin\":\"")?;
-        let source = hash(b",\"source\":\"")?;
-        let repeat = hash(b",\"repeat\":\"")?;
-        let named = |hash: Hash| (hash != Hash::default()).then_some(hash);
-        Some(Some(Columns {
-            origin: named(origin),
-            source: named(source),
-            repeat,
-        }))
+        let mut members = Cursor(hashes);
+        for name in [b",\"origin\":\"", b",\"source\":\"", b",\"repeat\":\""] {
+            members.literal(name)?;
+            members.bytes(64)?;
+            members.literal(b"\"")?;
+        }
+        self.0 = rest;
+        Some(Some(hashes))
     }
 }
 
+fn number(digits: &[u8]) -> Option<u64> {
+    let digit = |number: u64, digit: &u8| {
+        let value = digit.wrapping_sub(b'0');
+        (value < 10).then_some(())?;
+        number.checked_mul(10)?.checked_add(u64::from(value))
+    };
+    (!digits.is_empty()).then_some(())?;
+    digits.iter().try_fold(0, digit)
+}
+
+/// A key in its one spelling: five groups of lower-case digits.
+fn key(text: &[u8]) -> Option<IdempotencyKey> {
+    let text: &[u8; 36] = text.try_into().ok()?;
+    let [
+        a @ ..,
+        b'-',
+        _,
+        _,
+        _,
+        _,
+        b'-',
+        _,
+        _,
+        _,
+        _,
+        b'-',
+        _,
+        _,
+        _,
+        _,
+        b'-',
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+    ] = text
+    else {
+        return None;
+    };
+    let group = |from: usize, to: usize| text.get(from..to);
+    let mut digits = [0; 32];
+    let groups = [a.get(..8)?, group(9, 13)?, group(14, 18)?, group(19, 23)?, group(24, 36)?];
+    let mut free = digits.as_mut_slice();
+    for group in groups {
+        let (place, rest) = free.split_at_mut_checked(group.len())?;
+        place.copy_from_slice(group);
+        free = rest;
+    }
+    IdempotencyKey::from_bytes(unhex(&digits)?)
+}
+
 fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).map_or(b'0', |digit| digit as u8);
-    for byte in bytes {
-        out.push(digit(byte >> 4));
-        out.push(digit(byte & 15));
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+    out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
+}
+
+/// What a byte is worth as a lower-case digit; 255 where it is none.
+fn worth(digit: u8) -> u8 {
+    match (digit.wrapping_sub(b'0'), digit.wrapping_sub(b'a')) {
+        (n @ 0..=9, _) => n,
+        (_, n @ 0..=5) => n.wrapping_add(10),
+        _ => 255,
     }
 }
 
 /// Lower-case digits only: there is one spelling of everything in a record.
 fn unhex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit & 15),
-        b'a'..=b'f' => Some((digit & 15).wrapping_add(9)),
-        _ => None,
-    };
     let mut bytes = [0; N];
     let pairs = digits.chunks_exact(2);
     if pairs.len() != N {
         return None;
     }
+    let mut wrong = 0;
     for (byte, pair) in bytes.iter_mut().zip(pairs) {
         let [high, low] = pair else { return None };
-        *byte = value(*high)? << 4 | value(*low)?;
+        let (high, low) = (worth(*high), worth(*low));
+        wrong |= high | low;
+        *byte = high << 4 | low & 15;
     }
-    Some(bytes)
+    (wrong < 16).then_some(bytes)
 }
 
 pub(super) fn from_hex(text: &str) -> Option<Hash> {
@@ -378,10 +479,11 @@ mod tests {
         let line = line.strip_suffix(b"\n").unwrap();
         let frame = decode(line).unwrap();
         assert_eq!((frame.seq, frame.synced, frame.prev, frame.crc), (42, 12_345, 0x77aa_01c2, crc));
-        let (What::Order { key, standing, columns }, Body::Order(written)) = (frame.what, claimed()) else {
+        let (What::Order { key, standing, claim }, Body::Order(written)) = (frame.what, claimed()) else {
             panic!("not an order's record")
         };
-        assert_eq!((key, standing, columns), (written.key, written.standing, written.columns));
+        let bits = written.columns.as_ref().map(Bits::of);
+        assert_eq!((key, standing, claim), (written.key, written.standing, bits));
         let read = record(line).unwrap();
         assert_eq!((read.at, read.columns, read.data), (written.at, written.columns, written.data));
         assert!(names_key(line, written.key.to_string().as_bytes()));

@@ -24,32 +24,62 @@ pub(super) struct Places<'a> {
 
 /// A stretch, packed: 46 bits say where it begins (a log of 64 TiB), 18 how long it is. A record that would make it longer stands in `more`.
 #[derive(Clone, Copy, Debug)]
-struct Stretch(u64);
+struct Stretch([u32; 2]);
 
 impl Stretch {
     const LONGEST: u64 = (1 << 18) - 1;
 
     fn new(at: u64, len: u64) -> Self {
-        Stretch(at << 18 | len.min(Self::LONGEST))
+        let packed = at << 18 | len.min(Self::LONGEST);
+        Stretch([(packed >> 32) as u32, packed as u32])
+    }
+
+    fn packed(self) -> u64 {
+        let [high, low] = self.0;
+        u64::from(high) << 32 | u64::from(low)
     }
 
     fn at(self) -> u64 {
-        self.0 >> 18
+        self.packed() >> 18
     }
 
     fn len(self) -> u64 {
-        self.0 & Self::LONGEST
+        self.packed() & Self::LONGEST
     }
+}
+
+/// A few bits of what a claim is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bits {
+    pub(super) source: Option<u32>,
+    pub(super) repeat: u32,
+}
+
+impl Bits {
+    pub(super) fn of(columns: &Columns) -> Self {
+        Bits {
+            source: columns.source.as_ref().map(bits),
+            repeat: bits(&columns.repeat),
+        }
+    }
+}
+
+/// One order: 36 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    key: IdempotencyKey,
+    stretch: Stretch,
+    source: u32,
+    repeat: u32,
+    /// The one before with the same repeat bits: there can be thousands of equal orders.
+    equal_before: Ordinal,
 }
 
 #[derive(Debug)]
 pub(super) struct Index {
-    keys: Vec<IdempotencyKey>,
-    stretches: Vec<Stretch>,
-    sources: Vec<u32>,
-    repeats: Vec<u32>,
-    /// The one before with the same repeat bits: there can be thousands of equal orders.
-    repeat_before: Vec<Ordinal>,
+    /// The order that was heard of last: the next record is often its own.
+    last: Option<(IdempotencyKey, Ordinal)>,
+    rows: Vec<Row>,
     by_key: Table,
     by_source: Table,
     by_repeat: Table,
@@ -68,22 +98,11 @@ fn key_bits(key: &IdempotencyKey) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// Grows by an eighth: a list that doubles wastes half of what it has.
-fn push<T>(list: &mut Vec<T>, value: T) {
-    if list.len() == list.capacity() {
-        list.reserve_exact((list.len() / 8).max(64));
-    }
-    list.push(value);
-}
-
 impl Index {
     pub(super) fn new() -> Self {
         Index {
-            keys: Vec::new(),
-            stretches: Vec::new(),
-            sources: Vec::new(),
-            repeats: Vec::new(),
-            repeat_before: Vec::new(),
+            last: None,
+            rows: Vec::new(),
             by_key: Table::new(),
             by_source: Table::new(),
             by_repeat: Table::new(),
@@ -92,17 +111,39 @@ impl Index {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Makes room for so many orders in all, so that a log that is being read does not have its index moved again and again.
+    pub(super) fn expect(&mut self, orders: usize) {
+        self.rows.reserve_exact(orders.saturating_sub(self.rows.len()));
+        let rows = &self.rows;
+        let bits = |of: fn(&Row) -> u32| move |n: Ordinal| rows.get(n as usize).map_or(0, of);
+        self.by_key.make_room(orders, bits(|row| key_bits(&row.key)));
+        self.by_source.make_room(orders, bits(|row| row.source));
+        self.by_repeat.make_room(
+            self.by_repeat.used.saturating_mul(orders) / self.rows.len().max(1),
+            bits(|row| row.repeat),
+        );
+    }
+
     /// Learns of a record behind all that are known.
-    pub(super) fn add(&mut self, key: IdempotencyKey, standing: Standing, columns: Option<&Columns>, place: Place) {
-        let ordinal = match self.ordinal(&key) {
+    pub(super) fn add(&mut self, key: IdempotencyKey, standing: Standing, claim: Option<Bits>, place: Place) {
+        let known = match self.last {
+            Some((last, ordinal)) if last == key => Some(ordinal),
+            _ => self.ordinal(&key),
+        };
+        let ordinal = match known {
             Some(ordinal) => {
                 self.lengthen(ordinal, place);
                 ordinal
             }
             None => self.begin(key, place),
         };
-        if let Some(columns) = columns {
-            self.add_claim(ordinal, columns);
+        self.last = Some((key, ordinal));
+        if let Some(claim) = claim {
+            self.add_claim(ordinal, claim);
         }
         match standing {
             Standing::Done => self.unsettled.remove(&ordinal),
@@ -110,73 +151,81 @@ impl Index {
         };
     }
 
+    fn row(&self, ordinal: Ordinal) -> Option<&Row> {
+        self.rows.get(ordinal as usize)
+    }
+
     fn ordinal(&self, key: &IdempotencyKey) -> Option<Ordinal> {
-        self.by_key.find(key_bits(key)).find(|n| self.key(*n).as_ref() == Some(key))
+        // As a number: two words are compared faster than sixteen bytes.
+        let number = u128::from_ne_bytes(key.to_bytes());
+        self.by_key.find(key_bits(key), |n| {
+            self.row(n).is_some_and(|row| u128::from_ne_bytes(row.key.to_bytes()) == number)
+        })
     }
 
     fn begin(&mut self, key: IdempotencyKey, place: Place) -> Ordinal {
         // Four thousand million orders in one log: by then it has been compacted.
-        let ordinal = Ordinal::try_from(self.keys.len()).unwrap_or(NONE);
+        let ordinal = Ordinal::try_from(self.rows.len()).unwrap_or(NONE);
         let len = place.len as u64;
-        push(&mut self.keys, key);
-        push(&mut self.sources, 0);
-        push(&mut self.repeats, 0);
-        push(&mut self.repeat_before, NONE);
         let whole = len <= Stretch::LONGEST;
-        push(&mut self.stretches, Stretch::new(place.at, if whole { len } else { 0 }));
         if !whole {
             self.more.insert(ordinal, vec![place]);
         }
-        let keys = &self.keys;
-        self.by_key
-            .add(key_bits(&key), ordinal, |n| keys.get(n as usize).map_or(0, key_bits));
+        if self.rows.len() == self.rows.capacity() {
+            // By an eighth: a list that doubles wastes half of what it has.
+            self.rows.reserve_exact((self.rows.len() / 8).max(64));
+        }
+        self.rows.push(Row {
+            key,
+            stretch: Stretch::new(place.at, if whole { len } else { 0 }),
+            source: 0,
+            repeat: 0,
+            equal_before: NONE,
+        });
+        let rows = &self.rows;
+        self.by_key.add(key_bits(&key), ordinal, |n| {
+            rows.get(n as usize).map_or(0, |row| key_bits(&row.key))
+        });
         ordinal
     }
 
     fn lengthen(&mut self, ordinal: Ordinal, place: Place) {
-        let Some(stretch) = self.stretches.get_mut(ordinal as usize) else {
-            return;
-        };
+        let Some(row) = self.rows.get_mut(ordinal as usize) else { return };
+        let stretch = row.stretch;
         let len = place.at.saturating_add(place.len as u64).saturating_sub(stretch.at());
         if len <= Stretch::LONGEST && stretch.len() > 0 && !self.more.contains_key(&ordinal) {
-            *stretch = Stretch::new(stretch.at(), len);
+            row.stretch = Stretch::new(stretch.at(), len);
         } else {
             self.more.entry(ordinal).or_default().push(place);
         }
     }
 
-    fn add_claim(&mut self, ordinal: Ordinal, columns: &Columns) {
-        let at = ordinal as usize;
-        if let (Some(source), Some(kept)) = (&columns.source, self.sources.get_mut(at)) {
-            *kept = bits(source);
-            let sources = &self.sources;
-            self.by_source
-                .add(bits(source), ordinal, |n| sources.get(n as usize).copied().unwrap_or(0));
+    fn add_claim(&mut self, ordinal: Ordinal, Bits { source, repeat }: Bits) {
+        let Some(row) = self.rows.get_mut(ordinal as usize) else { return };
+        (row.source, row.repeat) = (source.unwrap_or(0), repeat);
+        let rows = &self.rows;
+        let bits = |of: fn(&Row) -> u32| move |n: Ordinal| rows.get(n as usize).map_or(0, of);
+        if let Some(source) = source {
+            self.by_source.add(source, ordinal, bits(|row| row.source));
         }
-        let repeat = bits(&columns.repeat);
-        if let Some(kept) = self.repeats.get_mut(at) {
-            *kept = repeat;
-        }
-        let repeats = &self.repeats;
-        let same = |n: Ordinal| repeats.get(n as usize).copied().unwrap_or(0);
-        let before = self.by_repeat.put(repeat, ordinal, same);
-        if let Some(link) = self.repeat_before.get_mut(at) {
-            *link = before.unwrap_or(NONE);
+        let before = self.by_repeat.put(repeat, ordinal, bits(|row| row.repeat));
+        if let Some(row) = self.rows.get_mut(ordinal as usize) {
+            row.equal_before = before.unwrap_or(NONE);
         }
     }
 
     pub(super) fn key(&self, ordinal: Ordinal) -> Option<IdempotencyKey> {
-        self.keys.get(ordinal as usize).copied()
+        self.row(ordinal).map(|row| row.key)
     }
 
     /// Where an order's first record stands.
     pub(super) fn first(&self, ordinal: Ordinal) -> Option<u64> {
-        self.stretches.get(ordinal as usize).map(|stretch| stretch.at())
+        self.row(ordinal).map(|row| row.stretch.at())
     }
 
     pub(super) fn places(&self, key: &IdempotencyKey) -> Option<Places<'_>> {
         let ordinal = self.ordinal(key)?;
-        let stretch = self.stretches.get(ordinal as usize)?;
+        let stretch = self.row(ordinal)?.stretch;
         Some(Places {
             at: stretch.at(),
             span: usize::try_from(stretch.len()).unwrap_or(0),
@@ -186,12 +235,12 @@ impl Index {
 
     /// Orders whose claims may have this source, newest first.
     pub(super) fn maybe_source(&self, source: &Hash) -> Vec<Ordinal> {
-        let bits = bits(source);
-        let mut found: Vec<Ordinal> = self
-            .by_source
-            .find(bits)
-            .filter(|n| self.sources.get(*n as usize) == Some(&bits))
-            .collect();
+        let (bits, mut found) = (bits(source), Vec::new());
+        // None of them is the last one: all that may be are looked at.
+        self.by_source.find(bits, |n| {
+            found.extend(self.row(n).filter(|row| row.source == bits).map(|_| n));
+            false
+        });
         found.sort_unstable_by(|a, b| b.cmp(a));
         found
     }
@@ -199,8 +248,8 @@ impl Index {
     /// Orders whose claims may have this repeat, newest first.
     pub(super) fn maybe_repeat(&self, repeat: &Hash) -> impl Iterator<Item = Ordinal> + use<'_> {
         let bits = bits(repeat);
-        let newest = self.by_repeat.find(bits).find(|n| self.repeats.get(*n as usize) == Some(&bits));
-        std::iter::successors(newest, |n| self.repeat_before.get(*n as usize).copied().filter(|n| *n != NONE))
+        let newest = self.by_repeat.find(bits, |n| self.row(n).is_some_and(|row| row.repeat == bits));
+        std::iter::successors(newest, |n| self.row(*n).map(|row| row.equal_before).filter(|n| *n != NONE))
     }
 
     pub(super) fn is_done(&self, ordinal: Ordinal) -> bool {
@@ -238,60 +287,71 @@ impl Table {
         }
     }
 
-    /// The slots from where these bits belong, around once.
-    fn from(&self, bits: u32) -> impl Iterator<Item = usize> + use<> {
-        let len = self.slots.len();
-        let start = (u64::from(bits).saturating_mul(len as u64) >> 32) as usize;
-        (start..len).chain(0..start)
+    /// Looks at one ordinal after another from where these bits belong: the slot of the first that `is` it, or the free one behind them.
+    fn slot(&self, bits: u32, mut is: impl FnMut(Ordinal) -> bool) -> (usize, Option<Ordinal>) {
+        let mut slot = (u64::from(bits).saturating_mul(self.slots.len() as u64) >> 32) as usize;
+        loop {
+            match self.slots.get(slot).copied() {
+                Some(NONE) => return (slot, None),
+                Some(ordinal) if is(ordinal) => return (slot, Some(ordinal)),
+                Some(_) => slot = slot.wrapping_add(1),
+                // Around; one of five is free.
+                None if slot > 0 => slot = 0,
+                None => return (0, None),
+            }
+        }
     }
 
-    /// Whatever may have these bits.
-    fn find(&self, bits: u32) -> impl Iterator<Item = Ordinal> {
-        self.from(bits)
-            .filter_map(|slot| self.slots.get(slot).copied())
-            .take_while(|ordinal| *ordinal != NONE)
+    fn find(&self, bits: u32, is: impl FnMut(Ordinal) -> bool) -> Option<Ordinal> {
+        self.slot(bits, is).1
     }
 
     fn add(&mut self, bits: u32, ordinal: Ordinal, bits_of: impl Fn(Ordinal) -> u32) {
-        self.make_room(bits_of);
-        let free = self.from(bits).find(|slot| self.slots.get(*slot) == Some(&NONE));
-        if let Some(slot) = free.and_then(|slot| self.slots.get_mut(slot)) {
-            *slot = ordinal;
-            self.used = self.used.saturating_add(1);
+        if self.is_full() {
+            // By half.
+            let larger = self.used.saturating_add(self.used / 2).max(48);
+            self.make_room(larger, bits_of);
+        }
+        self.take_free(bits, ordinal);
+        self.used = self.used.saturating_add(1);
+    }
+
+    fn take_free(&mut self, bits: u32, ordinal: Ordinal) {
+        let (slot, _) = self.slot(bits, |_| false);
+        if let Some(free) = self.slots.get_mut(slot) {
+            *free = ordinal;
         }
     }
 
     /// In the place of the one with the same bits, which it answers with.
     fn put(&mut self, bits: u32, ordinal: Ordinal, bits_of: impl Fn(Ordinal) -> u32) -> Option<Ordinal> {
-        let taken = self
-            .from(bits)
-            .map(|slot| (slot, self.slots.get(slot).copied().unwrap_or(NONE)))
-            .take_while(|(_, there)| *there != NONE)
-            .find(|(_, there)| bits_of(*there) == bits);
-        match taken.and_then(|(slot, there)| Some((self.slots.get_mut(slot)?, there))) {
-            Some((slot, before)) => {
-                *slot = ordinal;
+        let (slot, before) = self.slot(bits, |n| n != ordinal && bits_of(n) == bits);
+        match (before, self.slots.get_mut(slot)) {
+            (Some(before), Some(taken)) => {
+                *taken = ordinal;
                 Some(before)
             }
-            None => {
+            _ => {
                 self.add(bits, ordinal, bits_of);
                 None
             }
         }
     }
 
-    /// At most four of five slots are taken; grows by half.
-    fn make_room(&mut self, bits_of: impl Fn(Ordinal) -> u32) {
-        if self.used.saturating_add(1).saturating_mul(5) <= self.slots.len().saturating_mul(4) {
+    /// At most four of five slots are taken.
+    fn is_full(&self) -> bool {
+        self.used.saturating_add(1).saturating_mul(5) > self.slots.len().saturating_mul(4)
+    }
+
+    /// Room for so many in all, with a fifth and a little to spare.
+    fn make_room(&mut self, ordinals: usize, bits_of: impl Fn(Ordinal) -> u32) {
+        let larger = (ordinals.saturating_mul(5) / 4).saturating_add(4);
+        if larger <= self.slots.len() {
             return;
         }
-        let larger = (self.slots.len() / 2).saturating_mul(3).max(64);
         let old = std::mem::replace(&mut self.slots, vec![NONE; larger]);
         for ordinal in old.into_iter().filter(|n| *n != NONE) {
-            let free = self.from(bits_of(ordinal)).find(|slot| self.slots.get(*slot) == Some(&NONE));
-            if let Some(slot) = free.and_then(|slot| self.slots.get_mut(slot)) {
-                *slot = ordinal;
-            }
+            self.take_free(bits_of(ordinal), ordinal);
         }
     }
 }
@@ -323,7 +383,7 @@ mod tests {
     fn what_was_added_is_found_and_nothing_else() {
         let mut index = Index::new();
         for n in 0..20_000 {
-            index.add(key(n), Standing::Open, Some(&claim(n, 1)), place(n * 200));
+            index.add(key(n), Standing::Open, Some(Bits::of(&claim(n, 1))), place(n * 200));
             index.add(key(n), Standing::Done, None, place(n * 200 + 100));
         }
         for n in 0..20_000 {
