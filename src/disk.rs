@@ -259,6 +259,9 @@ impl DiskFile for RealFile {
 
     #[cfg(target_os = "linux")]
     fn uncache(&mut self, from: u64) -> io::Result<()> {
+        // A piece of the cache is dropped whole or not at all, and pieces may be as large as this.
+        const PIECE: u64 = 4 << 20;
+        let from = from - from % PIECE;
         Ok(rustix::fs::fadvise(&self.0, from, None, rustix::fs::Advice::DontNeed)?)
     }
 

@@ -17,12 +17,14 @@ mod child;
 mod claims;
 mod compaction;
 mod conformance;
+mod crash_disk;
 #[cfg(unix)]
 mod crash_storm;
 mod desk;
 mod examples;
 mod house;
 mod input;
+mod journal_faults;
 mod journal_file;
 mod journal_fixtures;
 mod kit;
@@ -31,6 +33,8 @@ mod mail_agent;
 #[cfg(target_os = "linux")]
 mod memory;
 mod model;
+#[cfg(target_os = "linux")]
+mod power_cut;
 mod props;
 mod resume;
 mod secrets;

@@ -70,6 +70,8 @@ pub(super) fn existing_or_new_log(
         Err(e) => Err(StoreError::io("looking at", path, e)),
     };
     if there(path)? {
+        // Whoever made it may have died before its folder was durable in the one above.
+        made_durable(folder, disk).map_err(failed)?;
         return disk.open(path, How::Append).map_err(|e| StoreError::io("opening", path, e));
     }
     let (unborn, mark) = (folder.join("log.new"), folder.join("made"));
@@ -100,15 +102,28 @@ pub(super) fn existing_or_new_log(
         let mut line = Vec::new();
         frame::encode(&mut line, 1, &birth.body(clock)?, 0, 0);
         write_new(&unborn, &line, disk).map_err(failed)?;
+        // The mark must not outlive a power cut that the log does not.
+        disk.sync_dir(folder).map_err(failed)?;
         write_new(&mark, format!("{}\n", birth.id).as_bytes(), disk).map_err(failed)?;
         disk.sync_dir(folder).map_err(failed)?;
     }
     disk.rename(&unborn, path).map_err(failed)?;
     disk.sync_dir(folder).map_err(failed)?;
-    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
-        disk.sync_dir(above).map_err(failed)?;
-    }
+    made_durable(folder, disk).map_err(failed)?;
     disk.open(path, How::Append).map_err(failed)
+}
+
+/// A folder is durable by the one it stands in, and that one too may have been made a moment ago. One far above may be closed to us; it was
+/// there before us, then.
+fn made_durable(folder: &Path, disk: &Arc<dyn Disk>) -> std::io::Result<()> {
+    for (far, above) in folder.ancestors().skip(1).enumerate() {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match disk.sync_dir(above) {
+            Err(e) if far > 0 && e.kind() == std::io::ErrorKind::PermissionDenied => break,
+            done => done?,
+        }
+    }
+    Ok(())
 }
 
 fn write_new(path: &Path, bytes: &[u8], disk: &Arc<dyn Disk>) -> std::io::Result<()> {

@@ -85,7 +85,7 @@ pub(super) fn busy(folder: &Path) -> StoreError {
     StoreError::new(StoreErrorKind::Busy, text)
 }
 
-/// Nothing was written since the last time.
+/// There was nothing to move.
 pub(super) fn nothing(book: &Book) -> Compaction {
     Compaction {
         before: book.len,
@@ -100,7 +100,7 @@ fn failed(folder: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
     move |e| StoreError::io("compacting", &folder, e)
 }
 
-/// `None`: nothing was written since the last time.
+/// `None`: nothing in the log is settled.
 pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
     let folder = book.files.folder.clone();
     let disk = Arc::clone(&book.files.disk);
@@ -112,10 +112,10 @@ pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
     let since = book.locked(|book| Ok(book.now()))?.minus(within);
     // The archive must not say less than this process has told.
     book.durable(book.mark())?;
-    if book.chain.seq <= book.birth.after {
+    forget_half_done(book);
+    if book.index.settled() == 0 {
         return Ok(None);
     }
-    forget_half_done(book);
     Ok(Some(Plan {
         old: disk.open(&book.files.path, How::Append).map_err(failed(&folder))?,
         clock: Arc::clone(&book.files.clock),

@@ -264,6 +264,11 @@ impl Index {
         self.unsettled.range(from..).take(limit).filter_map(|n| self.key(*n)).collect()
     }
 
+    /// How many orders are done.
+    pub(super) fn settled(&self) -> usize {
+        self.rows.len().saturating_sub(self.unsettled.len())
+    }
+
     /// Keys of everything that is not done.
     pub(super) fn all_unsettled(&self) -> impl Iterator<Item = IdempotencyKey> {
         self.unsettled.iter().filter_map(|n| self.key(*n))
