@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Timestamp},
-    disk::{Disk, DiskFile, How},
+    disk::{Disk, DiskFile, How, Identity},
     future::BoxFuture,
     ids::{IdempotencyKey, OwnerId},
     intent::Columns,
@@ -47,6 +47,9 @@ pub(super) struct Files {
     pub(super) path: PathBuf,
     pub(super) lock: Box<dyn DiskFile>,
     pub(super) log: Box<dyn DiskFile>,
+    /// Which files these two are: others may come to stand at their paths.
+    pub(super) lock_is: Identity,
+    pub(super) log_is: Identity,
     /// Held under an OS lock while this process lives and its book is sound.
     pub(super) own: Option<Box<dyn DiskFile>>,
     pub(super) owner: OwnerId,
@@ -274,15 +277,9 @@ impl Book {
         let path = self.files.folder.join("lock");
         self.files.lock.lock().map_err(|e| StoreError::io("locking", &path, e))?;
         // A lock file that was removed, by whatever cleans up old files, is a lock of our own only: others lock the new one at the path.
-        let ours = self.files.lock.identity().map_err(|e| StoreError::io("looking at", &path, e));
-        let same = ours.map(|ours| self.files.disk.identity(&path).is_ok_and(|there| there == ours));
-        match same {
-            Ok(true) => Ok(()),
-            Err(error) => {
-                drop(self.unlock());
-                Err(error)
-            }
-            Ok(false) => {
+        match self.files.disk.identity(&path).is_ok_and(|there| there == self.files.lock_is) {
+            true => Ok(()),
+            false => {
                 drop(self.unlock());
                 let text = format!(
                     "{} was removed or replaced while the journal was open: nothing is sent; open it anew",
@@ -302,9 +299,8 @@ impl Book {
     /// the path.
     fn log_at_the_path(&mut self) -> Result<Option<u64>, StoreError> {
         let looking = |e| StoreError::io("looking at", &self.files.path, e);
-        let ours = self.files.log.identity().map_err(looking)?;
         match self.files.disk.identity(&self.files.path) {
-            Ok(there) if there != ours => return Ok(None),
+            Ok(there) if there != self.files.log_is => return Ok(None),
             Ok(_) => {}
             Err(_) => return Err(self.gone("removed")),
         }
@@ -333,7 +329,8 @@ impl Book {
             return Err(self.gone("replaced"));
         }
         let origins = Origins::open(folder, disk, birth.after)?;
-        self.files.log = log;
+        let is = log.identity().map_err(|e| StoreError::io("looking at", path, e))?;
+        (self.files.log, self.files.log_is) = (log, is);
         (self.birth, self.origins) = (birth, origins);
         Ok(())
     }
@@ -354,7 +351,7 @@ impl Book {
     /// The new log is at the path, and durable: goes on with it. Marks go on from where they were.
     pub(super) fn change_over(&mut self, to: Copied, origins: Origins) {
         self.before = self.mark().0;
-        self.files.log = to.log;
+        (self.files.log, self.files.log_is) = (to.log, to.log_is);
         (self.birth, self.origins) = (to.birth, origins);
         (self.index, self.chain) = (to.index, to.chain);
         self.torn_origins = to.closed.into_iter().collect();
@@ -387,8 +384,7 @@ impl Book {
         self.sound()?;
         let looking = |e| StoreError::io("looking at", &self.files.path, e);
         let there = self.files.log.size().map_err(looking)?;
-        let ours = self.files.log.identity().map_err(looking)?;
-        let elsewhere = self.files.disk.identity(&self.files.path).ok() != Some(ours);
+        let elsewhere = self.files.disk.identity(&self.files.path).ok() != Some(self.files.log_is);
         if there != self.len || elsewhere {
             self.locked(|_| Ok(()))?;
         }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::{Boot, Clock, Timestamp},
-    disk::{Disk, DiskFile, How},
+    disk::{Disk, DiskFile, How, Identity},
     ids::IdempotencyKey,
     journal::store::{Compaction, StoreError, StoreErrorKind},
     origin::Hash,
@@ -66,6 +66,7 @@ pub(super) struct Copied {
     plan: Plan,
     pub(super) birth: Birth,
     pub(super) log: Box<dyn DiskFile>,
+    pub(super) log_is: Identity,
     unwritten: Vec<u8>,
     /// How much of the old log was read.
     read: u64,
@@ -133,9 +134,8 @@ pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
 /// A second name of the present log, or a run, that a compaction left behind when it was cut short.
 fn forget_half_done(book: &Book) {
     let disk = &book.files.disk;
-    let log = book.files.log.identity().ok();
     for path in disk.list(&book.files.folder.join("archive")).unwrap_or_default() {
-        if path.extension().is_some_and(|kind| kind == "jsonl") && log.is_some() && disk.identity(&path).ok() == log {
+        if path.extension().is_some_and(|kind| kind == "jsonl") && disk.identity(&path).is_ok_and(|there| there == book.files.log_is) {
             drop(disk.remove(&path));
         }
     }
@@ -148,6 +148,7 @@ pub(super) fn copy(plan: Plan) -> Result<Copied, StoreError> {
     let failing = failed(&plan.folder);
     drop(plan.disk.remove(&path));
     let log = plan.disk.open(&path, How::CreateNew).map_err(&failing)?;
+    let log_is = log.identity().map_err(&failing)?;
     let birth = Birth {
         compactions: plan.birth.compactions.saturating_add(1),
         after: plan.last,
@@ -157,6 +158,7 @@ pub(super) fn copy(plan: Plan) -> Result<Copied, StoreError> {
         plan,
         birth,
         log,
+        log_is,
         unwritten: Vec::new(),
         read: 0,
         index: Index::new(),

@@ -282,7 +282,8 @@ fn open_book(
     let mut lock = disk.open(&at("lock"), How::Lock).map_err(|e| unusable(folder, e))?;
     lock.lock().map_err(|e| StoreError::io("locking", &at("lock"), e))?;
     // Removed while we waited for it: others would lock another.
-    if disk.identity(&at("lock")).ok() != lock.identity().ok() {
+    let lock_is = lock.identity().map_err(|e| StoreError::io("looking at", &at("lock"), e))?;
+    if disk.identity(&at("lock")).ok() != Some(lock_is) {
         return Err(unusable(&at("lock"), std::io::ErrorKind::NotFound.into()));
     }
 
@@ -301,7 +302,9 @@ fn open_book(
         folder: folder.to_owned(),
         path,
         lock,
+        log_is: log.identity().map_err(|e| StoreError::io("looking at", &at("log.jsonl"), e))?,
         log,
+        lock_is,
         own: Some(own),
         owner,
         spent,
