@@ -11,9 +11,8 @@ use std::{
 const CASES: RangeInclusive<u32> = 1..=84;
 
 /// What may stand in a row besides tests, or in place of them.
-const PIECES: [&str; 5] = [
+const PIECES: [&str; 4] = [
     "later: the wire",
-    "later: the journal for many processes",
     "later: a person in the loop",
     "later: approval and operator",
     "later: dialects, retention and lookup",

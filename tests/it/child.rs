@@ -54,7 +54,7 @@ async fn play() {
 }
 
 /// The most memory that this process ever held, in KiB. Linux only.
-fn memory_peak() -> u64 {
+pub(crate) fn memory_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     peak.trim().trim_end_matches(" kB").parse().unwrap()

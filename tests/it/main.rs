@@ -24,6 +24,8 @@ mod desk;
 mod examples;
 mod house;
 mod input;
+#[cfg(unix)]
+mod journal_cases;
 mod journal_faults;
 mod journal_file;
 mod journal_fixtures;
@@ -39,6 +41,8 @@ mod props;
 mod resume;
 mod secrets;
 mod story;
+#[cfg(target_os = "linux")]
+mod strace;
 mod tape;
 mod transport;
 mod vectors;
