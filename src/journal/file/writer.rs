@@ -23,6 +23,9 @@ const SYNC_WITHIN: Duration = Duration::from_millis(100);
 /// How many turns are decided under one lock. Others wait for it meanwhile.
 const AT_ONCE: usize = 4096;
 
+/// How often the processor is given away without anybody coming.
+const PATIENCE: u32 = 16;
+
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked to do.
@@ -66,6 +69,8 @@ pub(super) struct Desk {
     /// The last peace and quiet ended in an error: not tried again before there is something to do.
     vexed: bool,
     compacting: bool,
+    /// How many were answered after the last sync: they are about to ask again.
+    answered: usize,
     /// The log's length at which it is compacted next.
     compact_at: u64,
 }
@@ -77,6 +82,7 @@ impl Desk {
             jobs,
             vexed: false,
             compacting: false,
+            answered: 0,
             compact_at: 0,
         };
         desk.plan_ahead();
@@ -92,7 +98,7 @@ impl Desk {
                 false => jobs.recv_timeout(SYNC_WITHIN),
             };
             match next {
-                Ok(first) => self.round(gather(first, jobs)),
+                Ok(first) => self.round(gather(first, self.answered, jobs)),
                 Err(RecvTimeoutError::Timeout) => self.rest(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -166,6 +172,7 @@ impl Desk {
 
     /// One sync for everybody who waits for one.
     fn answer(&mut self, round: &mut Round) {
+        self.answered = round.waiting.len();
         let Some(upto) = round.waiting.iter().map(|(mark, _)| *mark).max() else {
             return;
         };
@@ -265,15 +272,18 @@ impl Round {
     }
 }
 
-/// All that waits. Those who were just answered are about to ask again: they get the processor first, as long as somebody comes.
-fn gather(first: Job, jobs: &Receiver<Job>) -> Vec<Job> {
+/// All that waits. Those who were just answered are about to ask again: they get the processor first, for a moment, as a sync takes longer than
+/// that and would be had by those who came first alone.
+fn gather(first: Job, expected: usize, jobs: &Receiver<Job>) -> Vec<Job> {
     let mut gathered = vec![first];
+    let mut nobody_came = 0;
     loop {
-        std::thread::yield_now();
         let had = gathered.len();
         gathered.extend(jobs.try_iter().take(AT_ONCE.saturating_sub(had)));
-        if gathered.len() == had || gathered.len() >= AT_ONCE {
+        nobody_came = if gathered.len() == had { nobody_came + 1 } else { 0 };
+        if gathered.len() >= expected.min(AT_ONCE) || nobody_came > PATIENCE {
             return gathered;
         }
+        std::thread::yield_now();
     }
 }
