@@ -8,7 +8,8 @@ use crate::{
     origin::Origin,
     outcome::{Error, Outcome, Raw, tell},
 };
-use std::{sync::Arc, time::Duration};
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -165,17 +166,22 @@ pub(crate) async fn known(journal: &Journal, key: IdempotencyKey) -> Result<Opti
 
 async fn survey(engine: &Engine) -> Result<(Vec<Found>, Vec<LeftAlone>), Error> {
     let (mut found, mut left_alone) = (Vec::new(), Vec::new());
-    let mut after = None;
+    let (mut after, mut met) = (None, HashSet::new());
     loop {
         let page = engine.journal.unsettled(after, PAGE).await?;
+        let known = met.len();
         for key in &page {
+            // The order a page ended with may have moved to the archive since: then the list begins anew.
+            if !met.insert(*key) {
+                continue;
+            }
             match look(engine, *key).await {
                 Ok(one) => found.extend(one),
                 Err(why) => left_alone.push(LeftAlone { key: *key, why }),
             }
         }
         after = page.last().copied();
-        if page.len() < PAGE {
+        if page.len() < PAGE || met.len() == known {
             return Ok((found, left_alone));
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     ruling::{Because, Change, Ruling, changes},
 };
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, Weak},
     time::Duration,
@@ -389,7 +390,7 @@ impl Clerk {
         draft: &Draft,
         window: Duration,
     ) -> Result<Option<Claimed>, StoreError> {
-        let near = turn.by_repeat(columns.repeat, self.now.minus(window)).await?;
+        let near: HashSet<IdempotencyKey> = turn.by_repeat(columns.repeat, self.now.minus(window)).await?.into_iter().collect();
         // A wall clock that leapt within this boot makes the near look far. Claims stand in their true order, so the first that the machine's own
         // count calls far, or can't date, ends the search among those.
         let mut leapt = true;

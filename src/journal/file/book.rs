@@ -37,6 +37,10 @@ use tokio::sync::watch;
 
 /// How much of a log is read before its index is given room for all of it.
 const SAMPLE: u64 = 1 << 20;
+/// More than this is not read under the lock, if it can be helped.
+const FAR: u64 = 1 << 20;
+/// A buffer larger than this is not kept.
+const KEPT: usize = 1 << 20;
 
 /// The open files, and who has them open.
 pub(super) struct Files {
@@ -76,6 +80,10 @@ pub(super) struct Book {
     pub(super) synced: u64,
     /// The highest offset that a record in the log says is durable.
     pub(super) witnessed: u64,
+    /// The last record that was read without the lock, and its checksum: not yet known to have stayed.
+    ahead: Option<(Place, u32)>,
+    /// How long the log was when it was compacted; 0: it never was, or that is not known.
+    pub(super) compacted: u64,
     /// What a mark is more than an offset in the present log, since compaction makes logs shorter and marks only grow.
     before: u64,
     /// What was found unfinished and set aside.
@@ -117,6 +125,8 @@ impl Book {
             staged: Vec::new(),
             synced: 0,
             witnessed: 0,
+            ahead: None,
+            compacted: 0,
             before: 0,
             torn: Vec::new(),
             poison: None,
@@ -135,6 +145,7 @@ impl Book {
             self.witnessed = self.witnessed.max(frame.synced);
             self.len = at.saturating_add(len as u64);
             self.learn(&frame.what, Place { at, len });
+            self.ahead = Some((Place { at, len }, frame.crc));
             if self.len > sample {
                 // As the beginning is, so is the rest, more or less.
                 let orders = u128::from(there).saturating_mul(self.index.len() as u128) / u128::from(self.len);
@@ -143,6 +154,39 @@ impl Book {
             }
         }
         Ok(())
+    }
+
+    /// Much was written while this process slept: read before the lock is taken, so that nobody stands still meanwhile, and a piece at a time.
+    fn read_far_ahead(&mut self) -> Result<(), StoreError> {
+        let looking = |e| StoreError::io("looking at", &self.files.path, e);
+        if self.files.log.size().map_err(looking)?.saturating_sub(self.len) > FAR {
+            self.read_ahead()?;
+        }
+        Ok(())
+    }
+
+    /// Under the lock: what was read ahead without it stands there still. A writer whose disk was full cuts back what it wrote of a batch, and
+    /// whole lines of it may have been read; then all is read anew.
+    fn make_sure_of_what_was_read_ahead(&mut self, there: u64) -> Result<(), StoreError> {
+        let Some((place, crc)) = self.ahead.take() else { return Ok(()) };
+        let stands = self.len <= there && {
+            let line = self.files.log.read_at(place.at, place.len).map_err(|e| self.unreadable(e))?;
+            frame::decode(line.strip_suffix(b"\n").unwrap_or(&line)).is_ok_and(|frame| frame.crc == crc)
+        };
+        if !stands {
+            self.forget();
+            self.read_ahead()?;
+            self.ahead = None;
+        }
+        Ok(())
+    }
+
+    /// As before anything of the log was read.
+    fn forget(&mut self) {
+        (self.index, self.chain) = (Index::new(), Chain::START);
+        (self.len, self.synced, self.witnessed, self.compacted) = (0, 0, 0, 0);
+        self.torn_origins.clear();
+        self.ahead = None;
     }
 
     /// What no record witnesses as durable is read once more, past the page cache; where the disk holds something else, everything is.
@@ -157,8 +201,7 @@ impl Book {
         let (cached, on_disk) = cached.and_then(|cached| Ok((cached, on_disk?))).map_err(|e| self.unreadable(e))?;
         if cached != on_disk {
             tracing::warn!(path = %self.files.path.display(), "the page cache showed what is not on disk: the journal is read anew");
-            (self.index, self.chain, self.len) = (Index::new(), Chain::START, 0);
-            self.torn_origins.clear();
+            self.forget();
             self.read_ahead()?;
         }
         Ok(())
@@ -252,17 +295,21 @@ impl Book {
     pub(super) fn locked<T>(&mut self, work: impl FnOnce(&mut Book) -> Result<T, StoreError>) -> Result<T, StoreError> {
         loop {
             self.sound()?;
+            self.read_far_ahead()?;
             self.lock()?;
             match self.log_at_the_path() {
                 Ok(Some(there)) => {
                     let result = self.catch_up(there).and_then(|()| work(self));
-                    let unlocked = self.unlock();
-                    return result.and_then(|value| unlocked.map(|()| value));
+                    // What was written stands, whatever came of the lock.
+                    if let Err(error) = self.unlock() {
+                        self.poisoned(error);
+                    }
+                    return result;
                 }
                 // Somebody compacted. The new log is read without the lock.
                 Ok(None) => {
                     let (before, turned) = (self.mark(), self.turn_the_page());
-                    self.unlock()?;
+                    self.unlock().map_err(|error| self.poisoned(error))?;
                     turned.and_then(|()| self.read_anew(before)).map_err(|error| self.poisoned(error))?;
                 }
                 Err(error) => {
@@ -298,13 +345,15 @@ impl Book {
     /// How long the log is; `None` where another one has taken its place. Removed or cut under us: never a record into a file that is not at
     /// the path.
     fn log_at_the_path(&mut self) -> Result<Option<u64>, StoreError> {
-        let looking = |e| StoreError::io("looking at", &self.files.path, e);
+        let path = self.files.path.clone();
+        let looking = |e| StoreError::io("looking at", &path, e);
         match self.files.disk.identity(&self.files.path) {
             Ok(there) if there != self.files.log_is => return Ok(None),
             Ok(_) => {}
             Err(_) => return Err(self.gone("removed")),
         }
         let there = self.files.log.size().map_err(looking)?;
+        self.make_sure_of_what_was_read_ahead(there)?;
         if there < self.len {
             return Err(self.gone("cut"));
         }
@@ -340,9 +389,7 @@ impl Book {
     fn read_anew(&mut self, before: Mark) -> Result<(), StoreError> {
         self.sync_what_is_there()?;
         self.before = before.0;
-        (self.index, self.chain) = (Index::new(), Chain::START);
-        (self.len, self.synced, self.witnessed) = (0, 0, 0);
-        self.torn_origins.clear();
+        self.forget();
         self.read_ahead()?;
         self.files.written.send_replace(self.mark().0);
         Ok(())
@@ -355,7 +402,8 @@ impl Book {
         (self.birth, self.origins) = (to.birth, origins);
         (self.index, self.chain) = (to.index, to.chain);
         self.torn_origins = to.closed.into_iter().collect();
-        (self.len, self.synced, self.witnessed) = (to.len, to.len, to.witnessed);
+        (self.len, self.synced, self.witnessed, self.compacted) = (to.len, to.len, to.witnessed, to.len);
+        self.ahead = None;
         self.files.written.send_replace(self.mark().0);
     }
 
@@ -466,9 +514,11 @@ impl Book {
             return Err(error);
         }
         self.len = self.len.saturating_add(staged.len() as u64);
-        // The buffer is kept for the next batch.
-        self.staged = staged;
-        self.staged.clear();
+        // The buffer is kept for the next batch, unless it was a rare large one.
+        if staged.capacity() <= KEPT {
+            self.staged = staged;
+            self.staged.clear();
+        }
         self.files.written.send_replace(self.mark().0);
         Ok(())
     }
@@ -480,6 +530,10 @@ impl Book {
                 if let Ok(mended) = serde_json::from_str::<Mended>(data) {
                     self.close_origins(&mended, place.at);
                 }
+            }
+            // Compaction ends with one, and copies none.
+            What::Book { name: "witness", .. } if self.birth.compactions > 0 && self.compacted == 0 => {
+                self.compacted = place.at.saturating_add(place.len as u64);
             }
             What::Book { .. } => {}
         }
@@ -504,6 +558,10 @@ impl Book {
                 len: placed.len,
             };
             self.witnessed = self.witnessed.max(placed.frame.synced);
+            // Nobody needs a word that somebody's last word is durable: two who wait for news would tell each other for ever.
+            if matches!(placed.frame.what, What::Book { name: "witness", .. }) && placed.frame.synced == placed.at {
+                self.witnessed = placed.at.saturating_add(placed.len as u64);
+            }
             self.learn(&placed.frame.what, place);
         }
         self.chain = found.chain;

@@ -36,21 +36,54 @@ const PIECE: usize = 4 << 20;
 const SHORT: u64 = 64 << 10;
 /// ... and this often at most: writers may be faster.
 const ROUNDS: usize = 16;
+/// What lies between two records of one order is read over, unless it is more than this.
+const FAR: u64 = 256 << 10;
 
 /// What is to be copied, decided under the lock.
 pub(super) struct Plan {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     folder: PathBuf,
-    /// Held until it is all over: one process compacts at a time.
-    _one_at_a_time: Box<dyn DiskFile>,
+    /// One process compacts at a time.
+    held: Option<Held>,
     old: Box<dyn DiskFile>,
     len: u64,
     birth: Birth,
     /// The last record that belongs to the archive's new file.
     last: u64,
     living: HashSet<IdempotencyKey>,
+    /// Origins of what stays. Later orders of the same origin stay too: the newest is found first, and the log is asked before the archive (R17).
+    staying: HashSet<Hash>,
     keep: Keep,
+}
+
+/// The file `compacting`, locked until all is over, what is cleared away afterwards included.
+struct Held {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+}
+
+impl Held {
+    fn take(folder: &Path, disk: &Arc<dyn Disk>) -> Result<Held, StoreError> {
+        let path = folder.join("compacting");
+        let mut file = disk.open(&path, How::Lock).map_err(failed(folder))?;
+        let free = file.try_lock().map_err(failed(folder))?;
+        let held = Held { path, file };
+        match free && held.is_ours(disk) {
+            true => Ok(held),
+            false => Err(busy(folder)),
+        }
+    }
+
+    /// Removed or replaced, by whatever cleans up old files, it is a lock of our own only: others hold the new one, and compact.
+    fn is_ours(&self, disk: &Arc<dyn Disk>) -> bool {
+        same_file(disk, &self.path, self.file.as_ref())
+    }
+}
+
+fn same_file(disk: &Arc<dyn Disk>, path: &Path, file: &dyn DiskFile) -> bool {
+    file.identity()
+        .is_ok_and(|ours| disk.identity(path).is_ok_and(|there| there == ours))
 }
 
 /// Which settled orders stay because they are young: the repeat guard asks for them.
@@ -68,8 +101,9 @@ pub(super) struct Copied {
     pub(super) log: Box<dyn DiskFile>,
     pub(super) log_is: Identity,
     unwritten: Vec<u8>,
-    /// How much of the old log was read.
+    /// How much of the old log was read, and where its chain stands there.
     read: u64,
+    old: Chain,
     pub(super) index: Index,
     /// Origins closed by holes.
     pub(super) closed: Vec<(Hash, u64)>,
@@ -105,10 +139,7 @@ fn failed(folder: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
 pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
     let folder = book.files.folder.clone();
     let disk = Arc::clone(&book.files.disk);
-    let mut one = disk.open(&folder.join("compacting"), How::Lock).map_err(failed(&folder))?;
-    if !one.try_lock().map_err(failed(&folder))? {
-        return Err(busy(&folder));
-    }
+    let held = Held::take(&folder, &disk)?;
     let within = book.files.options.keep.now();
     let since = book.locked(|book| Ok(book.now()))?.minus(within);
     // The archive must not say less than this process has told.
@@ -124,8 +155,9 @@ pub(super) fn plan(book: &mut Book) -> Result<Option<Plan>, StoreError> {
         birth: book.birth.clone(),
         last: book.chain.seq,
         living: book.index.all_unsettled().collect(),
+        staying: HashSet::new(),
         keep: Keep::of(within, since, book.files.clock.boot()),
-        _one_at_a_time: one,
+        held: Some(held),
         folder,
         disk,
     }))
@@ -161,6 +193,7 @@ pub(super) fn copy(plan: Plan) -> Result<Copied, StoreError> {
         log_is,
         unwritten: Vec::new(),
         read: 0,
+        old: Chain::START,
         index: Index::new(),
         closed: Vec::new(),
         chain: Chain::START,
@@ -173,7 +206,7 @@ pub(super) fn copy(plan: Plan) -> Result<Copied, StoreError> {
     match done {
         Ok(()) => Ok(copied),
         Err(error) => {
-            drop(copied.plan.disk.remove(&path));
+            copied.forget();
             Err(error)
         }
     }
@@ -201,7 +234,7 @@ impl Copied {
         if self.read < self.plan.len {
             return Err(self.cut_short());
         }
-        self.moved = out.stretches.len() as u64;
+        self.moved = out.known.len() as u64;
         // This archive's file is named by its first record.
         let archive = self.first();
         out.stretches.iter_mut().for_each(|stretch| stretch.archive = archive);
@@ -224,6 +257,14 @@ impl Copied {
         self.each_line(upto, |copied, _, line, frame| copied.take(line, frame))
     }
 
+    /// Removes the copy, unless somebody else's stands in its place.
+    fn forget(&self) {
+        let path = self.plan.folder.join("log.compact");
+        if same_file(&self.plan.disk, &path, self.log.as_ref()) {
+            drop(self.plan.disk.remove(&path));
+        }
+    }
+
     /// Whole records of the old log, from where it was read to there. Half a line is left for later.
     fn each_line(&mut self, upto: u64, mut work: impl FnMut(&mut Self, u64, &Whole<'_>, &Frame)) -> Result<(), StoreError> {
         let failing = failed(&self.plan.folder);
@@ -232,9 +273,11 @@ impl Copied {
             let Some((at, line)) = lines.next(self.plan.old.as_mut()).map_err(&failing)? else {
                 break;
             };
-            // Half-written just now; under the lock it will be whole, or mended.
+            // Half-written just now; under the lock it will be whole, or mended. Or what was read before it has been cut back since.
             let Ok(read) = Line::read(line) else { break };
-            let Some(frame) = read.frame() else { break };
+            let Some(frame) = read.frame().filter(|frame| self.old.follow(frame)) else {
+                break;
+            };
             work(self, at, &Whole { line, read }, &frame);
             self.read = lines.place();
             if self.unwritten.len() >= PIECE {
@@ -251,14 +294,16 @@ impl Copied {
     fn stays(&mut self, line: &Whole<'_>, frame: &Frame, out: &Out) -> bool {
         match &frame.what {
             What::Order { key, claim, .. } => {
-                if self.plan.living.contains(key) {
-                    return true;
+                let plan = &mut self.plan;
+                let origin = || line.read.columns().and_then(|columns| columns.origin);
+                let stays = plan.living.contains(key)
+                    || claim.is_some() && !plan.staying.is_empty() && origin().is_some_and(|origin| plan.staying.contains(&origin))
+                    || claim.is_some() && !out.knows(key) && plan.keep.is_young(&line.read);
+                if stays {
+                    plan.living.insert(*key);
+                    plan.staying.extend(origin());
                 }
-                let young = claim.is_some() && !out.knows(key) && self.plan.keep.is_young(&line.read);
-                if young {
-                    self.plan.living.insert(*key);
-                }
-                young
+                stays
             }
             // Closed origins stay closed until a person looks.
             What::Book { name, data } => {
@@ -376,8 +421,17 @@ impl Out {
     fn add(&mut self, at: u64, line: &Whole<'_>, frame: &Frame) {
         let What::Order { key, claim, .. } = &frame.what else { return };
         let end = at.saturating_add(line.line.len() as u64).saturating_add(1);
-        let n = *self.known.entry(*key).or_insert(self.stretches.len());
-        if n == self.stretches.len() {
+        let fresh = self.stretches.len();
+        let n = self.known.entry(*key).or_insert(fresh);
+        if self
+            .stretches
+            .get(*n)
+            .is_some_and(|last| at.saturating_sub(last.at.saturating_add(last.len)) > FAR)
+        {
+            *n = fresh;
+        }
+        let n = *n;
+        if n == fresh {
             self.stretches.push(OldStretch {
                 key: *key,
                 archive: 0,
@@ -407,28 +461,37 @@ impl Out {
 
 /// Under the lock: the rest is copied, and the new log takes its place.
 pub(super) fn swap(book: &mut Book, mut copied: Copied) -> Result<Compaction, StoreError> {
-    let unborn = copied.plan.folder.join("log.compact");
-    let disk = Arc::clone(&copied.plan.disk);
-    let done = book.locked(|book| {
-        let archived = ready(book, &mut copied)?;
-        place(book, copied, &unborn, archived)
+    let held = copied.plan.held.take();
+    let placed = book.locked(|book| {
+        let archived = ready(book, &mut copied, held.as_ref())?;
+        place(book, &copied, archived)
     });
-    match &done {
-        Ok(_) => book.origins.sweep(),
-        Err(_) => drop(disk.remove(&unborn)),
+    let (done, origins) = placed.inspect_err(|_| copied.forget())?;
+    book.change_over(copied, origins);
+    // While it is held: who compacts next writes a run that this process does not know.
+    if held.as_ref().is_some_and(|held| held.is_ours(&book.files.disk)) {
+        book.origins.sweep();
     }
-    done
+    drop(held);
+    Ok(done)
 }
 
 /// Everything is durable, and the old log has its second name; nothing has changed yet.
-fn ready(book: &mut Book, copied: &mut Copied) -> Result<PathBuf, StoreError> {
+fn ready(book: &mut Book, copied: &mut Copied, held: Option<&Held>) -> Result<PathBuf, StoreError> {
     let failing = failed(&book.files.folder);
     if book.birth.compactions != copied.plan.birth.compactions {
         return Err(failing(io::Error::other("another log has taken its place meanwhile")));
     }
     copied.meanwhile(book.len)?;
-    if copied.read != book.len {
+    // What was read without the lock may have been cut back since by a writer whose disk was full, and something else stands in its place.
+    if copied.read != book.len || copied.old.prev != book.chain.prev {
         return Err(copied.cut_short());
+    }
+    let unborn = copied.plan.folder.join("log.compact");
+    if !held.is_some_and(|held| held.is_ours(&book.files.disk)) || !same_file(&book.files.disk, &unborn, copied.log.as_ref()) {
+        return Err(failing(io::Error::other(
+            "somebody removed its files meanwhile; nothing was changed",
+        )));
     }
     // Everything up to the last sync without the lock is witnessed as durable, so that damage to it is told from a torn write (R12).
     let from = copied.unwritten.len();
@@ -458,11 +521,11 @@ fn ready(book: &mut Book, copied: &mut Copied) -> Result<PathBuf, StoreError> {
 }
 
 /// From the rename on there is no way back: what fails then poisons.
-fn place(book: &mut Book, copied: Copied, unborn: &Path, archived: PathBuf) -> Result<Compaction, StoreError> {
+fn place(book: &mut Book, copied: &Copied, archived: PathBuf) -> Result<(Compaction, Origins), StoreError> {
     let failing = failed(&book.files.folder);
     let disk = Arc::clone(&book.files.disk);
     let placed = disk
-        .rename(unborn, &book.files.path)
+        .rename(&copied.plan.folder.join("log.compact"), &book.files.path)
         .and_then(|()| disk.sync_dir(&book.files.folder))
         .map_err(failing)
         .and_then(|()| Origins::open(&book.files.folder, &disk, copied.birth.after));
@@ -473,6 +536,5 @@ fn place(book: &mut Book, copied: Copied, unborn: &Path, archived: PathBuf) -> R
         moved: copied.moved,
         archive: Some(archived),
     };
-    book.change_over(copied, origins);
-    Ok(done)
+    Ok((done, origins))
 }

@@ -202,6 +202,10 @@ impl Index {
 
     fn add_claim(&mut self, ordinal: Ordinal, Bits { source, repeat }: Bits) {
         let Some(row) = self.rows.get_mut(ordinal as usize) else { return };
+        // A claim in excess: the first one stands, and a list that led back to itself would have no end.
+        if row.repeat != 0 {
+            return;
+        }
         (row.source, row.repeat) = (source.unwrap_or(0), repeat);
         let rows = &self.rows;
         let bits = |of: fn(&Row) -> u32| move |n: Ordinal| rows.get(n as usize).map_or(0, of);
@@ -418,6 +422,16 @@ mod tests {
         );
         let places = index.places(&key(2)).unwrap();
         assert_eq!((places.span, places.more), (0, &[large][..]));
+    }
+
+    #[test]
+    fn a_claim_in_excess_changes_nothing() {
+        let mut index = Index::new();
+        for n in [1, 2, 1, 2, 1] {
+            index.add(key(n), Standing::Open, Some(Bits::of(&claim(n, 1))), place(n * 100));
+        }
+        assert_eq!(index.maybe_repeat(&[1; 32]).take(9).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(index.maybe_source(&claim(1, 1).source.unwrap()), [0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!   compacting        0600  held by whoever compacts
 //!   origins/<n>.run   0600  every order that was moved out, by origin and by key
 //!   archive/<a>-<b>.jsonl   the log as it was before it was compacted: records a to b
-//!   archive/torn-<at>       copies of what was torn
+//!   archive/torn-<at>       copies of what was torn; torn-log<n>-<at> after n compactions
 //! ```
 
 mod birth;

@@ -247,22 +247,29 @@ impl Run {
         self.file.read_at(at, len).map_err(|e| StoreError::io("reading", &self.path, e))
     }
 
+    /// Whatever an entry is read for, it is sound: a search that a damaged one leads astray would call an origin new.
+    fn entry<E: Entry>(&mut self, section: Section, n: u64) -> Result<(Vec<u8>, E), StoreError> {
+        let bytes = self.bytes(section, n, E::LEN)?;
+        let entry = E::read(&bytes).ok_or_else(|| damaged(&self.path, "an entry"))?;
+        Ok((bytes, entry))
+    }
+
     /// All entries that begin like that, in their order.
     fn find<E: Entry>(&mut self, section: Section, begins: &[u8]) -> Result<Vec<E>, StoreError> {
         let mut found = Vec::new();
-        for n in self.first_from(section, begins, E::LEN)?..section.count {
-            let bytes = self.bytes(section, n, E::LEN)?;
+        for n in self.first_from::<E>(section, begins)?..section.count {
+            let (bytes, entry) = self.entry::<E>(section, n)?;
             if !bytes.starts_with(begins) {
                 break;
             }
-            found.push(E::read(&bytes).ok_or_else(|| damaged(&self.path, "an entry"))?);
+            found.push(entry);
         }
         Ok(found)
     }
 
     /// The first entry that is not before `begins`. What is sorted is as good as random, so a guess by its first bits is near; every second step
     /// halves, so that nothing depends on that.
-    fn first_from(&mut self, section: Section, begins: &[u8], len: usize) -> Result<u64, StoreError> {
+    fn first_from<E: Entry>(&mut self, section: Section, begins: &[u8]) -> Result<u64, StoreError> {
         let bits = |bytes: &[u8]| u128::from(bytes.first_chunk::<8>().map_or(0, |head| u64::from_be_bytes(*head)));
         let wanted = bits(begins);
         let (mut low, mut high) = (0, section.count);
@@ -278,7 +285,7 @@ impl Run {
             let at = low
                 .saturating_add(u64::try_from(guess).unwrap_or(u64::MAX))
                 .min(high.saturating_sub(1));
-            let there = self.bytes(section, at, len)?;
+            let (there, _) = self.entry::<E>(section, at)?;
             if there.as_slice() < begins {
                 (low, low_bits) = (at.saturating_add(1), bits(&there));
             } else {
@@ -357,8 +364,15 @@ impl Origins {
             stretches.extend(run.find::<OldStretch>(run.stretches(), &key.to_bytes())?);
         }
         stretches.sort_by_key(|stretch| stretch.archive);
+        // What came after its end says nothing of it.
+        let said = stretches
+            .iter()
+            .rev()
+            .map(|stretch| stretch.ended)
+            .find(|ended| *ended != Ended::Otherwise);
         let mut story = Vec::new();
-        for stretch in stretches {
+        for mut stretch in stretches {
+            stretch.ended = said.unwrap_or(Ended::Otherwise);
             self.read_stretch(&stretch, &mut story)?;
         }
         Ok(story)
@@ -374,8 +388,11 @@ impl Origins {
             let Some((_, line)) = lines.next(file.as_mut()).map_err(reading)? else {
                 return Err(damaged(&path, &format!("a record of order {name}")));
             };
-            if frame::names_key(line, name.as_bytes()) {
-                story.push(frame::record(line).map_err(|_| damaged(&path, &format!("a record of order {name}")))?);
+            let damage = |_| damaged(&path, &format!("a record of order {name}, or one beside it,"));
+            match frame::names_key(line, name.as_bytes()) {
+                true => story.push(frame::record(line).map_err(damage)?),
+                // What can't be read may be one of this order's, whatever it seems to name.
+                false => drop(frame::decode(line).map_err(damage)?),
             }
         }
         Ok(())
@@ -389,7 +406,8 @@ impl Origins {
             path.extension().is_some_and(|kind| kind == "jsonl")
                 && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begins))
         };
-        listed.into_iter().find(named).ok_or_else(|| {
+        // The longest: a stale copy of one that was never put in place may stand beside it.
+        listed.into_iter().filter(named).max().ok_or_else(|| {
             let text = format!(
                 "the records of order {} were moved to {}…jsonl, which is gone. All that is known of it here: {}. Nothing is sent for it; \
                  restore the file",

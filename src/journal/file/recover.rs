@@ -31,13 +31,20 @@ impl Chain {
 
     /// With the record of a line that is plainly the next; `None` where it needs a closer look.
     pub(super) fn step(&mut self, line: &[u8]) -> Option<Frame> {
-        let frame = decode(line).ok().filter(|frame| self.goes_on_with(frame))?;
-        *self = Chain {
-            seq: frame.seq,
-            prev: next_prev(&frame),
-            lines: self.lines.saturating_add(1),
-        };
-        Some(frame)
+        decode(line).ok().filter(|frame| self.follow(frame))
+    }
+
+    /// Goes on to this record, if it is plainly the next.
+    pub(super) fn follow(&mut self, frame: &Frame) -> bool {
+        let next = self.goes_on_with(frame);
+        if next {
+            *self = Chain {
+                seq: frame.seq,
+                prev: next_prev(frame),
+                lines: self.lines.saturating_add(1),
+            };
+        }
+        next
     }
 }
 
@@ -230,9 +237,9 @@ pub(super) struct Mended {
 }
 
 /// Origins still readable in torn bytes. An unfinished write (one line's front, ended by nothing) never returned to its writer, so nobody acted
-/// on it: its origin stays free.
-pub(super) fn closed_origins(torn: &[u8]) -> Vec<String> {
-    let unfinished = torn.starts_with(b"{\"v\":1,\"seq\":\"") && !torn.iter().any(|b| matches!(b, 0 | b'\n'));
+/// on it: its origin stays free. With records behind it, it was finished: what follows was written after it, and its line break alone is lost.
+pub(super) fn closed_origins(torn: &[u8], followed: bool) -> Vec<String> {
+    let unfinished = !followed && torn.starts_with(b"{\"v\":1,\"seq\":\"") && !torn.iter().any(|b| matches!(b, 0 | b'\n'));
     if unfinished {
         return Vec::new();
     }

@@ -5,17 +5,19 @@ use super::{
     compact::{self, Copied},
 };
 use crate::{
+    clock::monotonic,
     ids::IdempotencyKey,
     journal::store::{Committed, Compaction, Decide, Mark, Record, StoreError, StoreErrorKind},
 };
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Weak,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 /// What is written but not yet durable waits no longer than this for the disk.
 const SYNC_WITHIN: Duration = Duration::from_millis(100);
@@ -71,31 +73,33 @@ pub(super) struct Desk {
     compacting: bool,
     /// How many were answered after the last sync: they are about to ask again.
     answered: usize,
-    /// The log's length at which it is compacted next.
-    compact_at: u64,
+    /// Compaction was tried: not again before the log is as long as this.
+    not_before: u64,
+    /// When what is not durable yet has waited long enough.
+    due: Option<Instant>,
 }
 
 impl Desk {
     pub(super) fn new(book: Book, jobs: Weak<Sender<Job>>) -> Self {
-        let mut desk = Desk {
+        Desk {
             book,
             jobs,
             vexed: false,
             compacting: false,
             answered: 0,
-            compact_at: 0,
-        };
-        desk.plan_ahead();
-        desk
+            not_before: 0,
+            due: None,
+        }
     }
 
     /// The thread's life: until nobody is left who could ask.
     pub(super) fn serve(mut self, jobs: &Receiver<Job>) {
         loop {
-            // Nothing to make durable: nothing to wake up for.
-            let next = match self.vexed || self.book.settled() {
-                true => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => jobs.recv_timeout(SYNC_WITHIN),
+            let next = match self.time_left() {
+                // Nothing to make durable: nothing to wake up for.
+                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
+                Some(left) => jobs.recv_timeout(left),
             };
             match next {
                 Ok(first) => self.round(gather(first, self.answered, jobs)),
@@ -107,9 +111,20 @@ impl Desk {
         self.book.give_up_ownership();
     }
 
+    /// Until what is not durable has to be, however many come and ask meanwhile.
+    fn time_left(&mut self) -> Option<Duration> {
+        if self.vexed || self.book.settled() {
+            self.due = None;
+            return None;
+        }
+        let now = monotonic();
+        Some(self.due.get_or_insert(now + SYNC_WITHIN).saturating_duration_since(now))
+    }
+
     /// In the order in which they were handed over.
     fn round(&mut self, jobs: Vec<Job>) {
-        self.vexed = false;
+        // A mere look is nothing to do.
+        self.vexed &= jobs.iter().all(|job| matches!(job, Job::Look(_)));
         let mut round = Round::default();
         for job in jobs {
             match job {
@@ -190,6 +205,7 @@ impl Desk {
 
     /// Nothing to do: make durable what is not.
     fn rest(&mut self) {
+        self.due = None;
         if self.vexed || self.book.settled() {
             return;
         }
@@ -199,20 +215,13 @@ impl Desk {
         }
     }
 
-    /// A log that lives on after it was compacted has to double before it is worth the while again.
-    fn plan_ahead(&mut self) {
-        let options = &self.book.files.options;
-        let living = match self.book.birth.compactions {
-            0 => 0,
-            _ => self.book.len.saturating_mul(2),
-        };
-        self.compact_at = options.compact_at.max(living);
-    }
-
+    /// A log that was compacted, by whomever, has to double before it is worth the while again.
     fn compact_in_time(&mut self) {
-        if self.book.len >= self.compact_at && !self.compacting && self.book.sound().is_ok() {
+        let doubled = self.book.compacted.saturating_mul(2);
+        let enough = self.book.files.options.compact_at.max(doubled).max(self.not_before);
+        if self.book.len >= enough && !self.compacting && self.book.sound().is_ok() {
             // Whatever comes of it, not again at once.
-            self.compact_at = self.book.len.saturating_mul(2);
+            self.not_before = self.book.len.saturating_mul(2);
             self.compact(None);
         }
     }
@@ -230,7 +239,10 @@ impl Desk {
         };
         let jobs = Weak::clone(&self.jobs);
         let copying = move || {
-            let copied = compact::copy(plan);
+            // A caller's clock may panic in it.
+            let copied = std::panic::catch_unwind(AssertUnwindSafe(|| compact::copy(plan)));
+            let copied =
+                copied.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Refused, "compaction panicked; nothing was changed")));
             // Gone meanwhile: the copy is left over, and the next compaction clears it away.
             if let Some(jobs) = jobs.upgrade() {
                 drop(jobs.send(Job::Swap(Box::new(copied), reply)));
@@ -244,7 +256,7 @@ impl Desk {
         self.compacting = false;
         let done = copied.and_then(|copied| compact::swap(&mut self.book, copied));
         if done.is_ok() {
-            self.plan_ahead();
+            self.not_before = 0;
         }
         tell(reply, done);
     }
@@ -285,5 +297,38 @@ fn gather(first: Job, expected: usize, jobs: &Receiver<Job>) -> Vec<Job> {
             return gathered;
         }
         std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::SystemClock, disk::RealDisk, journal::file::Options};
+    use std::sync::Arc;
+
+    fn book(folder: &std::path::Path) -> Book {
+        let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock));
+        super::super::open_book(folder, disk, clock, Options::default(), Arc::default())
+            .unwrap()
+            .0
+    }
+
+    /// Two that wait for news, and look again and again: neither has anything to say to what the other said last.
+    #[test]
+    fn two_idle_processes_come_to_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut books = [book(folder.path()), book(folder.path())];
+        let mut lengths = Vec::new();
+        for _ in 0..6 {
+            for book in &mut books {
+                book.look().unwrap();
+                if !book.settled() {
+                    book.settle().unwrap();
+                }
+                lengths.push(book.len);
+            }
+        }
+        assert_eq!(lengths[4..], vec![lengths[4]; 8], "{lengths:?}");
+        assert!(books.iter().all(Book::settled));
     }
 }
