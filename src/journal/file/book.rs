@@ -156,15 +156,6 @@ impl Book {
         Ok(())
     }
 
-    /// Much was written while this process slept: read before the lock is taken, so that nobody stands still meanwhile, and a piece at a time.
-    fn read_far_ahead(&mut self) -> Result<(), StoreError> {
-        let looking = |e| StoreError::io("looking at", &self.files.path, e);
-        if self.files.log.size().map_err(looking)?.saturating_sub(self.len) > FAR {
-            self.read_ahead()?;
-        }
-        Ok(())
-    }
-
     /// Under the lock: what was read ahead without it stands there still. A writer whose disk was full cuts back what it wrote of a batch, and
     /// whole lines of it may have been read; then all is read anew.
     fn make_sure_of_what_was_read_ahead(&mut self, there: u64) -> Result<(), StoreError> {
@@ -293,11 +284,20 @@ impl Book {
 
     /// Works under the folder's lock, on all that anybody has written.
     pub(super) fn locked<T>(&mut self, work: impl FnOnce(&mut Book) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut far = FAR;
         loop {
             self.sound()?;
-            self.read_far_ahead()?;
             self.lock()?;
             match self.log_at_the_path() {
+                // Much was written while this process slept: it is read without the lock, so that nobody stands still meanwhile.
+                Ok(Some(there)) if there.saturating_sub(self.len) > far => {
+                    self.unlock().map_err(|error| self.poisoned(error))?;
+                    let had = self.len;
+                    self.read_ahead()?;
+                    if self.len == had {
+                        far = u64::MAX;
+                    }
+                }
                 Ok(Some(there)) => {
                     let result = self.catch_up(there).and_then(|()| work(self));
                     // What was written stands, whatever came of the lock.
