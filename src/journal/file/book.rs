@@ -8,20 +8,19 @@ use super::{
     Options,
     birth::{self, Birth},
     compact::Copied,
-    frame::{self, Body, Line, RECORD_CAP, What},
+    frame::{self, Body, RECORD_CAP, What},
     index::{Bits, Index, Place},
     origins::Origins,
-    recover::{self, Chain, Mended},
+    recover::Chain,
+    turn::FileTurn,
 };
 use crate::{
     clock::{Clock, Timestamp},
-    disk::{Disk, DiskFile, How, Identity},
-    future::BoxFuture,
-    ids::{IdempotencyKey, OwnerId},
-    intent::Columns,
+    disk::{Disk, DiskFile, Identity},
+    ids::OwnerId,
     journal::{
         memory::{closed, decide_now},
-        store::{Decide, Mark, Record, StoreError, StoreErrorKind, TornReport, Turn},
+        store::{Decide, Mark, StoreError, StoreErrorKind, TornReport},
     },
     origin::Hash,
 };
@@ -35,8 +34,6 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How much of a log is read before its index is given room for all of it.
-const SAMPLE: u64 = 1 << 20;
 /// More than this is not read under the lock, if it can be helped.
 const FAR: u64 = 1 << 20;
 /// A buffer larger than this is not kept.
@@ -70,46 +67,28 @@ pub(super) struct Book {
     /// What compaction moved out.
     pub(super) origins: Origins,
     /// Origins whose claims were torn and may have been acted on.
-    torn_origins: HashMap<Hash, u64>,
+    pub(super) torn_origins: HashMap<Hash, u64>,
     pub(super) chain: Chain,
     /// How much of the log is known: it stands in the file.
     pub(super) len: u64,
     /// Decided and known, about to be written behind it.
-    staged: Vec<u8>,
+    pub(super) staged: Vec<u8>,
     /// Everything before it is durable by our own sync (R21).
     pub(super) synced: u64,
     /// The highest offset that a record in the log says is durable.
     pub(super) witnessed: u64,
     /// The last record that was read without the lock, and its checksum: not yet known to have stayed.
-    ahead: Option<(Place, u32)>,
+    pub(super) ahead: Option<(Place, u32)>,
     /// How long the log was when it was compacted; 0: it never was, or that is not known.
     pub(super) compacted: u64,
     /// What a mark is more than an offset in the present log, since compaction makes logs shorter and marks only grow.
-    before: u64,
+    pub(super) before: u64,
     /// What was found unfinished and set aside.
-    torn: Vec<TornReport>,
+    pub(super) torn: Vec<TornReport>,
     poison: Option<StoreError>,
 }
 
 impl Book {
-    /// Reads the whole log, and mends what is torn under the folder's lock.
-    pub(super) fn read(&mut self) -> Result<(), StoreError> {
-        self.sync_what_is_there()?;
-        self.read_ahead()?;
-        self.distrust_the_cache()?;
-        self.locked(|_| Ok(()))?;
-        // What stood in the log was synced before it was read; what mending wrote is synced here.
-        self.durable(self.mark())
-    }
-
-    /// Pages that a failed sync of an earlier process left behind look healthy and are not on disk: a sync comes before belief.
-    fn sync_what_is_there(&mut self) -> Result<(), StoreError> {
-        let files = &mut self.files;
-        files.log.sync().map_err(|e| StoreError::io("syncing", &files.path, e))?;
-        let synced = files.disk.sync_dir(&files.folder);
-        synced.map_err(|e| StoreError::io("syncing", &files.folder, e))
-    }
-
     /// Under the folder's lock: the log, and the runs that belong to it. Once they are open, a compaction may take them from their paths.
     pub(super) fn unread(mut files: Files) -> Result<Book, StoreError> {
         let birth = birth::read(&files.path, files.log.as_mut())?;
@@ -133,75 +112,6 @@ impl Book {
         })
     }
 
-    /// Without the lock, so that nobody stands still meanwhile: reads as long as each line is plainly the next record. What is not is left to
-    /// [`catch_up`](Book::catch_up), since without the lock a half-written line could be met, and that is not ours to mend.
-    fn read_ahead(&mut self) -> Result<(), StoreError> {
-        let mut lines = super::lines::Lines::from(self.len);
-        let there = self.files.log.size().map_err(|e| self.unreadable(e))?;
-        let mut sample = SAMPLE;
-        while let Some((at, line)) = lines.next(self.files.log.as_mut()).map_err(|e| self.unreadable(e))? {
-            let Some(frame) = self.chain.step(line) else { break };
-            let len = line.len().saturating_add(1);
-            self.witnessed = self.witnessed.max(frame.synced);
-            self.len = at.saturating_add(len as u64);
-            self.learn(&frame.what, Place { at, len });
-            self.ahead = Some((Place { at, len }, frame.crc));
-            if self.len > sample {
-                // As the beginning is, so is the rest, more or less.
-                let orders = u128::from(there).saturating_mul(self.index.len() as u128) / u128::from(self.len);
-                self.index.expect(usize::try_from(orders).unwrap_or(0));
-                sample = u64::MAX;
-            }
-        }
-        Ok(())
-    }
-
-    /// Under the lock: what was read ahead without it stands there still. A writer whose disk was full cuts back what it wrote of a batch, and
-    /// whole lines of it may have been read; then all is read anew.
-    fn make_sure_of_what_was_read_ahead(&mut self, there: u64) -> Result<(), StoreError> {
-        let Some((place, crc)) = self.ahead.take() else { return Ok(()) };
-        let stands = self.len <= there && {
-            let line = self.files.log.read_at(place.at, place.len).map_err(|e| self.unreadable(e))?;
-            frame::decode(line.strip_suffix(b"\n").unwrap_or(&line)).is_ok_and(|frame| frame.crc == crc)
-        };
-        if !stands {
-            self.forget();
-            self.read_ahead()?;
-            self.ahead = None;
-        }
-        Ok(())
-    }
-
-    /// As before anything of the log was read.
-    fn forget(&mut self) {
-        (self.index, self.chain) = (Index::new(), Chain::START);
-        (self.len, self.synced, self.witnessed, self.compacted) = (0, 0, 0, 0);
-        self.torn_origins.clear();
-        self.ahead = None;
-    }
-
-    /// What no record witnesses as durable is read once more, past the page cache; where the disk holds something else, everything is.
-    fn distrust_the_cache(&mut self) -> Result<(), StoreError> {
-        let from = self.witnessed.min(self.len);
-        let len = usize::try_from(self.len.saturating_sub(from)).unwrap_or(usize::MAX);
-        let log = &mut self.files.log;
-        let cached = log.read_at(from, len);
-        // A wish that not every file system grants.
-        drop(log.uncache(from));
-        let on_disk = log.read_at(from, len);
-        let (cached, on_disk) = cached.and_then(|cached| Ok((cached, on_disk?))).map_err(|e| self.unreadable(e))?;
-        if cached != on_disk {
-            tracing::warn!(path = %self.files.path.display(), "the page cache showed what is not on disk: the journal is read anew");
-            self.forget();
-            self.read_ahead()?;
-        }
-        Ok(())
-    }
-
-    fn unreadable(&self, error: std::io::Error) -> StoreError {
-        StoreError::io("reading", &self.files.path, error)
-    }
-
     pub(super) fn take_torn(&mut self) -> Vec<TornReport> {
         std::mem::take(&mut self.torn)
     }
@@ -212,7 +122,7 @@ impl Book {
     }
 
     /// Where the next record will stand.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.len.saturating_add(self.staged.len() as u64)
     }
 
@@ -360,39 +270,12 @@ impl Book {
         Ok(Some(there))
     }
 
-    fn gone(&mut self, what: &str) -> StoreError {
+    pub(super) fn gone(&mut self, what: &str) -> StoreError {
         let text = format!(
             "journal at {} was {what} while it was open: nothing is sent; restore it and open it anew",
             self.files.path.display()
         );
         self.poisoned(StoreError::new(StoreErrorKind::Replaced, text))
-    }
-
-    /// Another log stands at the path. If it is ours, compacted by somebody, goes on with that one.
-    /// Under the lock, so that log and runs belong together.
-    fn turn_the_page(&mut self) -> Result<(), StoreError> {
-        let (path, folder, disk) = (&self.files.path, &self.files.folder, &self.files.disk);
-        let mut log = disk.open(path, How::Append).map_err(|e| StoreError::io("opening", path, e))?;
-        let birth = birth::read(path, log.as_mut())?;
-        if birth.id != self.birth.id || birth.compactions <= self.birth.compactions {
-            return Err(self.gone("replaced"));
-        }
-        let origins = Origins::open(folder, disk, birth.after)?;
-        let is = log.identity().map_err(|e| StoreError::io("looking at", path, e))?;
-        (self.files.log, self.files.log_is) = (log, is);
-        (self.birth, self.origins) = (birth, origins);
-        Ok(())
-    }
-
-    /// What this process knew to be written is in the new log, or in the archive, and durable there, once it is synced: whoever compacted had
-    /// synced it before it took its place. Marks go on from where they were.
-    fn read_anew(&mut self, before: Mark) -> Result<(), StoreError> {
-        self.sync_what_is_there()?;
-        self.before = before.0;
-        self.forget();
-        self.read_ahead()?;
-        self.files.written.send_replace(self.mark().0);
-        Ok(())
     }
 
     /// The new log is at the path, and durable: goes on with it. Marks go on from where they were.
@@ -523,259 +406,12 @@ impl Book {
         Ok(())
     }
 
-    pub(super) fn learn(&mut self, what: &What, place: Place) {
-        match what {
-            What::Order { key, standing, claim } => self.index.add(*key, *standing, *claim, place),
-            What::Book { name: "hole", data } => {
-                if let Ok(mended) = serde_json::from_str::<Mended>(data) {
-                    self.close_origins(&mended, place.at);
-                }
-            }
-            // Compaction ends with one, and copies none.
-            What::Book { name: "witness", .. } if self.birth.compactions > 0 && self.compacted == 0 => {
-                self.compacted = place.at.saturating_add(place.len as u64);
-            }
-            What::Book { .. } => {}
-        }
-    }
-
-    pub(super) fn close_origins(&mut self, mended: &Mended, at: u64) {
-        let hashes = mended.origins.iter().filter_map(|hex| frame::from_hex(hex));
-        self.torn_origins.extend(hashes.map(|hash| (hash, at)));
-    }
-
-    /// Under the lock: reads what others appended, and mends what one that died left unfinished.
-    fn catch_up(&mut self, there: u64) -> Result<(), StoreError> {
-        if there == self.len {
-            return Ok(());
-        }
-        let bytes = self.files.log.read_from(self.len).map_err(|e| self.unreadable(e))?;
-        let before = self.chain;
-        let found = recover::scan(&self.files.path, &bytes, self.len, before)?;
-        for placed in &found.records {
-            let place = Place {
-                at: placed.at,
-                len: placed.len,
-            };
-            self.witnessed = self.witnessed.max(placed.frame.synced);
-            // Nobody needs a word that somebody's last word is durable: two who wait for news would tell each other for ever.
-            if matches!(placed.frame.what, What::Book { name: "witness", .. }) && placed.frame.synced == placed.at {
-                self.witnessed = placed.at.saturating_add(placed.len as u64);
-            }
-            self.learn(&placed.frame.what, place);
-        }
-        self.chain = found.chain;
-        self.len = match &found.tail {
-            Some(tail) => tail.at,
-            None => self.len.saturating_add(bytes.len() as u64),
-        };
-        // Half-mended, the next turn would go past what is torn.
-        self.mend(before, &found).map_err(|error| self.poisoned(error))?;
-        self.files.written.send_replace(self.mark().0);
-        Ok(())
-    }
-
-    fn mend(&mut self, before: Chain, found: &recover::Scan) -> Result<(), StoreError> {
-        if found.unended && found.tail.is_none() {
-            self.append_raw(b"\n")?;
-        }
-        for hole in &found.holes {
-            let report = self.fill(hole, before, &found.records)?;
-            self.torn.push(report);
-        }
-        if let Some(tail) = &found.tail {
-            let report = self.cut(tail)?;
-            self.torn.push(report);
-        }
-        Ok(())
-    }
-
-    fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.files.log.append_all(bytes).map_err(|e| {
             let error = StoreError::io("writing to", &self.files.path, e);
             self.poisoned(error)
         })?;
         self.len = self.len.saturating_add(bytes.len() as u64);
         Ok(())
-    }
-
-    /// All records of one order, oldest first: what compaction moved out, and what stands in the log.
-    pub(super) fn story(&mut self, key: IdempotencyKey) -> Result<Vec<Record>, StoreError> {
-        let mut places = Vec::new();
-        if let Some(found) = self.index.places(&key) {
-            places.push(Place {
-                at: found.at,
-                len: found.span,
-            });
-            places.extend_from_slice(found.more);
-        }
-        let mut story = Vec::new();
-        for place in places {
-            let bytes = self.bytes(place)?;
-            self.records_of(key, &bytes, place.at, &mut story)?;
-        }
-        // A claim in the log: then all of it is there.
-        if story.first().is_none_or(|first| first.columns.is_none()) {
-            let mut whole = self.origins.story(key)?;
-            whole.append(&mut story);
-            return Ok(whole);
-        }
-        Ok(story)
-    }
-
-    fn records_of(&mut self, key: IdempotencyKey, bytes: &[u8], at: u64, story: &mut Vec<Record>) -> Result<(), StoreError> {
-        let name = key.to_string();
-        let lines = bytes.split_inclusive(|b| *b == b'\n');
-        for line in lines.filter(|line| frame::names_key(line, name.as_bytes())) {
-            let record = frame::record(line.strip_suffix(b"\n").unwrap_or(line));
-            story.push(record.map_err(|_| self.rotten(at))?);
-        }
-        Ok(())
-    }
-
-    /// The claim that stands at a place, as far as it is found by; with when it was written.
-    fn claim_at(&mut self, at: u64) -> Result<(Timestamp, Columns), StoreError> {
-        let mut len = 4096_usize;
-        loop {
-            let there = usize::try_from(self.end().saturating_sub(at)).unwrap_or(usize::MAX);
-            let bytes = self.bytes(Place { at, len: len.min(there) })?;
-            match memchr::memchr(b'\n', &bytes) {
-                Some(end) => {
-                    let line = Line::read(bytes.get(..end).unwrap_or_default());
-                    let claim = line.ok().and_then(|line| Some((line.written_at()?, line.columns()?)));
-                    return claim.ok_or_else(|| self.rotten(at));
-                }
-                None if len >= there => return Err(self.rotten(at)),
-                None => len = len.saturating_mul(8),
-            }
-        }
-    }
-
-    /// Bytes of the log, those included that are staged.
-    fn bytes(&mut self, place: Place) -> Result<Vec<u8>, StoreError> {
-        let in_file = usize::try_from(self.len.saturating_sub(place.at))
-            .unwrap_or(usize::MAX)
-            .min(place.len);
-        let mut bytes = match in_file {
-            0 => Vec::new(),
-            len => self.files.log.read_at(place.at, len).map_err(|e| self.unreadable(e))?,
-        };
-        if in_file < place.len {
-            let from = usize::try_from(place.at.saturating_sub(self.len)).unwrap_or(usize::MAX);
-            let to = from.saturating_add(place.len.saturating_sub(in_file));
-            bytes.extend_from_slice(self.staged.get(from..to).unwrap_or_default());
-        }
-        Ok(bytes)
-    }
-
-    fn rotten(&mut self, at: u64) -> StoreError {
-        let text = format!(
-            "journal at {}: the record at byte {at} can no longer be read: nothing is sent",
-            self.files.path.display()
-        );
-        self.poisoned(StoreError::new(StoreErrorKind::Corrupt, text))
-    }
-
-    fn by_origin(&mut self, origin: Hash, source: Hash) -> Result<Option<IdempotencyKey>, StoreError> {
-        if let Some(offset) = self.torn_origins.get(&origin) {
-            let text = format!(
-                "the claim of this origin was torn at byte {offset} of the journal, and may have been acted on: nothing is sent; a copy \
-                 stands in the archive folder, and a person must look"
-            );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
-        }
-        for ordinal in self.index.maybe_source(&source) {
-            let (_, columns) = self.claim_of(ordinal)?;
-            if columns.origin == Some(origin) {
-                return Ok(self.index.key(ordinal));
-            }
-        }
-        self.origins.by_origin(&origin, &source)
-    }
-
-    fn by_source(&mut self, source: Hash) -> Result<Vec<IdempotencyKey>, StoreError> {
-        let mut found = Vec::new();
-        for ordinal in self.index.maybe_source(&source) {
-            let (_, columns) = self.claim_of(ordinal)?;
-            if columns.source == Some(source) {
-                found.extend(self.index.key(ordinal));
-            }
-        }
-        found.extend(self.origins.by_source(&source)?);
-        Ok(found)
-    }
-
-    fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> Result<Vec<IdempotencyKey>, StoreError> {
-        let mut found = Vec::new();
-        for ordinal in self.index.maybe_repeat(&repeat).collect::<Vec<_>>() {
-            let (at, columns) = self.claim_of(ordinal)?;
-            if columns.repeat == repeat && (at >= since || !self.index.is_done(ordinal)) {
-                found.extend(self.index.key(ordinal));
-            }
-        }
-        Ok(found)
-    }
-
-    fn claim_of(&mut self, ordinal: super::index::Ordinal) -> Result<(Timestamp, Columns), StoreError> {
-        let at = self.index.first(ordinal).unwrap_or(u64::MAX);
-        self.claim_at(at)
-    }
-
-    /// A living process holds its file's lock; a dead one can't.
-    fn alive(&mut self, owner: OwnerId) -> Result<bool, StoreError> {
-        if owner == self.files.owner {
-            return Ok(self.files.own.is_some());
-        }
-        let path = self.files.folder.join("owners").join(owner.to_string());
-        match self.files.disk.open(&path, How::Append) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(StoreError::io("looking at", &path, e)),
-            Ok(mut file) => {
-                let free = file.try_lock().map_err(|e| StoreError::io("looking at", &path, e))?;
-                if free {
-                    drop(file.unlock());
-                }
-                Ok(!free)
-            }
-        }
-    }
-}
-
-struct FileTurn<'a> {
-    book: &'a mut Book,
-    fresh: Vec<Record>,
-}
-
-fn answered<'a, T: Send + 'a>(result: Result<T, StoreError>) -> BoxFuture<'a, Result<T, StoreError>> {
-    Box::pin(std::future::ready(result))
-}
-
-impl Turn for FileTurn<'_> {
-    fn by_origin(&mut self, origin: Hash, source: Hash) -> BoxFuture<'_, Result<Option<IdempotencyKey>, StoreError>> {
-        answered(self.book.by_origin(origin, source))
-    }
-
-    fn by_source(&mut self, source: Hash) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
-        answered(self.book.by_source(source))
-    }
-
-    fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
-        answered(self.book.by_repeat(repeat, since))
-    }
-
-    fn story(&mut self, key: IdempotencyKey) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        let mut story = self.book.story(key);
-        if let Ok(story) = &mut story {
-            story.extend(self.fresh.iter().filter(|r| r.key == key).cloned());
-        }
-        answered(story)
-    }
-
-    fn alive(&mut self, owner: OwnerId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        answered(self.book.alive(owner))
-    }
-
-    fn append(&mut self, record: Record) {
-        self.fresh.push(record);
     }
 }

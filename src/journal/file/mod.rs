@@ -24,7 +24,9 @@ mod mend;
 mod origins;
 #[cfg(test)]
 mod reader_tests;
+mod reading;
 mod recover;
+mod turn;
 mod writer;
 
 use book::Book;
