@@ -75,8 +75,11 @@ impl Base {
         Ok(())
     }
 
-    /// How many in a second.
+    /// How many in a second. A few that don't count come first: what was measured before leaves the disk busy with what it wrote and removed.
     pub(crate) fn rate(&mut self) -> Result<f64> {
+        for _ in 0..self.block / 2 {
+            self.one()?;
+        }
         let mut times = std::mem::take(&mut self.times);
         let rate = rate_and_times(self.block, &mut times, || self.one());
         self.times = times;
