@@ -1,6 +1,9 @@
 //! Compaction: what is settled moves out of the log, and nothing of it is forgotten (R5, R6).
 
-use crate::kit::{Folder, brisk, order};
+use crate::{
+    kit::{Folder, brisk, order},
+    tape::{Entry, Syncing, Tape},
+};
 use serde_json::Value;
 use std::{fs, path::Path, sync::Arc, time::Duration};
 use uketsuke::{
@@ -190,6 +193,35 @@ async fn another_process_compacts_under_us() {
     }
     assert_eq!(desk.requests().len(), 10);
     desk.assert_one_order_per_key();
+}
+
+/// R12: what mending writes is durable before anything goes past it, in a log that was followed too, whose offsets begin anew.
+#[tokio::test]
+async fn a_torn_end_behind_a_compaction_is_mended_for_good() {
+    let (desk, folder, tape) = (Desk::start().await, Folder::new(), Tape::default());
+    let book = tape.journal(&folder.path(), |_| Syncing::Honest).await;
+    let api = brisk(&desk.url()).name("shop").build().unwrap();
+    let agent = OrderClient::new(book, api, Actor::agent("test-agent"));
+    for n in 0..5 {
+        receipt(agent.submit(mail(n), &order()).await);
+    }
+    let path = folder.path();
+    let done = tokio::task::spawn_blocking(move || Core::open(&path).unwrap().compact(Duration::ZERO).unwrap());
+    assert_eq!(done.await.unwrap().moved, 5);
+    receipt(agent.submit(mail(5), &order()).await);
+    let mut log = fs::OpenOptions::new().append(true).open(folder.log()).unwrap();
+    std::io::Write::write_all(&mut log, &[0; 100]).unwrap();
+    receipt(agent.submit(mail(6), &order()).await);
+
+    let entries = tape.entries();
+    let hole = entries.iter().position(|entry| entry.is_record("hole", None)).unwrap();
+    let next = entries[hole + 1..]
+        .iter()
+        .position(|entry| matches!(entry, Entry::Append { .. }))
+        .unwrap();
+    let between = &entries[hole + 1..hole + 1 + next];
+    assert!(between.iter().any(Entry::is_log_sync), "{between:?}");
+    assert_eq!(desk.requests().len(), 7);
 }
 
 /// While sixteen tasks submit, the log is compacted again and again: each order once, each receipt the desk's.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     disk::How,
-    journal::store::{Mark, StoreError, StoreErrorKind, TornReport},
+    journal::store::{StoreError, StoreErrorKind, TornReport},
 };
 
 impl Book {
@@ -21,7 +21,8 @@ impl Book {
         } else {
             self.close_over(tail, &mended)?;
         }
-        self.durable(Mark(self.len))?;
+        // A mark, not an offset: in a log that was followed they differ.
+        self.durable(self.mark())?;
         Ok(report)
     }
 
