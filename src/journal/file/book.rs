@@ -360,11 +360,7 @@ impl Book {
                 let text = format!("a record of {len} bytes is over the journal's cap of {RECORD_CAP}: nothing was written");
                 return Err(StoreError::new(StoreErrorKind::TooLarge, text));
             }
-            chain = Chain {
-                seq,
-                prev: crc,
-                lines: chain.lines.saturating_add(1),
-            };
+            chain = chain.then(seq, crc);
             let at = self.len.saturating_add(start as u64);
             known.push((body, Place { at, len }));
         }

@@ -330,11 +330,7 @@ impl Copied {
             },
             What::Book { .. } => return,
         };
-        self.chain = Chain {
-            seq: frame.seq,
-            prev: crc,
-            lines: self.chain.lines.saturating_add(1),
-        };
+        self.chain = self.chain.then(frame.seq, crc);
         self.len = self.len.saturating_add(self.unwritten.len().saturating_sub(from) as u64);
     }
 
@@ -499,11 +495,7 @@ fn ready(book: &mut Book, copied: &mut Copied, held: Option<&Held>) -> Result<Pa
     let seq = copied.chain.seq.max(copied.plan.last).saturating_add(1);
     copied.witnessed = copied.synced;
     let crc = frame::encode(&mut copied.unwritten, seq, &book.witness(), copied.witnessed, copied.chain.prev);
-    copied.chain = Chain {
-        seq,
-        prev: crc,
-        lines: copied.chain.lines.saturating_add(1),
-    };
+    copied.chain = copied.chain.then(seq, crc);
     copied.len = copied.len.saturating_add(copied.unwritten.len().saturating_sub(from) as u64);
     copied.write_and_sync()?;
 

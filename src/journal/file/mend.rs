@@ -41,11 +41,7 @@ impl Book {
         log.truncate(end).map_err(&failed)?;
         log.sync().map_err(&failed)?;
         self.len = end;
-        self.chain = Chain {
-            seq,
-            prev: crc,
-            lines: self.chain.lines.saturating_add(1),
-        };
+        self.chain = self.chain.then(seq, crc);
         self.close_origins(mended, tail.at);
         Ok(())
     }

@@ -519,24 +519,21 @@ fn melt<E: Entry>(out: &mut Pieces, fresh: Vec<E>, runs: &mut [Run], section: fn
     }
     loop {
         let oldest = olds.iter_mut().filter(|old| old.next.is_some()).min_by(|a, b| a.next.cmp(&b.next));
-        let (from_run, path) = match (&oldest, fresh.peek()) {
-            (None, None) => return Ok(()),
-            (Some(_), None) => (true, None),
-            (None, Some(bytes)) => (false, Some(*bytes)),
-            (Some(old), Some(bytes)) => (old.next.as_deref() < Some(*bytes), Some(*bytes)),
+        let from_run = match (&oldest, fresh.peek()) {
+            (Some(old), Some(bytes)) => old.next.as_deref() < Some(*bytes),
+            (oldest, _) => oldest.is_some(),
         };
-        let written = match (oldest, path) {
-            (Some(old), _) if from_run => {
+        let written = match oldest.filter(|_| from_run) {
+            Some(old) => {
                 let bytes = old.next.take().unwrap_or_default();
                 E::read(&bytes).ok_or_else(|| damaged(&old.run.path, "an entry"))?;
                 old.step()?;
                 out.push(&bytes)
             }
-            (_, Some(bytes)) => {
-                fresh.next();
-                out.push(bytes)
-            }
-            _ => Ok(()),
+            None => match fresh.next() {
+                Some(bytes) => out.push(bytes),
+                None => return Ok(()),
+            },
         };
         written.map_err(|e| StoreError::io("writing to", Path::new("origins"), e))?;
     }

@@ -29,7 +29,7 @@ impl Book {
     }
 
     /// Pages that a failed sync of an earlier process left behind look healthy and are not on disk: a sync comes before belief.
-    pub(super) fn sync_what_is_there(&mut self) -> Result<(), StoreError> {
+    fn sync_what_is_there(&mut self) -> Result<(), StoreError> {
         let files = &mut self.files;
         files.log.sync().map_err(|e| StoreError::io("syncing", &files.path, e))?;
         let synced = files.disk.sync_dir(&files.folder);
@@ -76,7 +76,7 @@ impl Book {
     }
 
     /// As before anything of the log was read.
-    pub(super) fn forget(&mut self) {
+    fn forget(&mut self) {
         (self.index, self.chain) = (Index::new(), Chain::START);
         (self.len, self.synced, self.witnessed, self.compacted) = (0, 0, 0, 0);
         self.torn_origins.clear();
@@ -84,7 +84,7 @@ impl Book {
     }
 
     /// What no record witnesses as durable is read once more, past the page cache; where the disk holds something else, everything is.
-    pub(super) fn distrust_the_cache(&mut self) -> Result<(), StoreError> {
+    fn distrust_the_cache(&mut self) -> Result<(), StoreError> {
         let from = self.witnessed.min(self.len);
         let len = usize::try_from(self.len.saturating_sub(from)).unwrap_or(usize::MAX);
         let log = &mut self.files.log;
@@ -184,7 +184,7 @@ impl Book {
         Ok(())
     }
 
-    pub(super) fn mend(&mut self, before: Chain, found: &recover::Scan) -> Result<(), StoreError> {
+    fn mend(&mut self, before: Chain, found: &recover::Scan) -> Result<(), StoreError> {
         if found.unended && found.tail.is_none() {
             self.append_raw(b"\n")?;
         }

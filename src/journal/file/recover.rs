@@ -29,6 +29,15 @@ impl Chain {
         frame.prev == self.prev && frame.seq > self.seq
     }
 
+    /// A line further: behind a record of this number, whose successor must name this checksum.
+    pub(super) fn then(self, seq: u64, prev: u32) -> Chain {
+        Chain {
+            seq,
+            prev,
+            lines: self.lines.saturating_add(1),
+        }
+    }
+
     /// With the record of a line that is plainly the next; `None` where it needs a closer look.
     pub(super) fn step(&mut self, line: &[u8]) -> Option<Frame> {
         decode(line).ok().filter(|frame| self.follow(frame))
@@ -38,11 +47,7 @@ impl Chain {
     pub(super) fn follow(&mut self, frame: &Frame) -> bool {
         let next = self.goes_on_with(frame);
         if next {
-            *self = Chain {
-                seq: frame.seq,
-                prev: next_prev(frame),
-                lines: self.lines.saturating_add(1),
-            };
+            *self = self.then(frame.seq, next_prev(frame));
         }
         next
     }

@@ -40,7 +40,7 @@ impl Book {
         Ok(story)
     }
 
-    pub(super) fn records_of(&mut self, key: IdempotencyKey, bytes: &[u8], at: u64, story: &mut Vec<Record>) -> Result<(), StoreError> {
+    fn records_of(&mut self, key: IdempotencyKey, bytes: &[u8], at: u64, story: &mut Vec<Record>) -> Result<(), StoreError> {
         let name = key.to_string();
         let lines = bytes.split_inclusive(|b| *b == b'\n');
         for line in lines.filter(|line| frame::names_key(line, name.as_bytes())) {
@@ -51,7 +51,7 @@ impl Book {
     }
 
     /// The claim that stands at a place, as far as it is found by; with when it was written.
-    pub(super) fn claim_at(&mut self, at: u64) -> Result<(Timestamp, Columns), StoreError> {
+    fn claim_at(&mut self, at: u64) -> Result<(Timestamp, Columns), StoreError> {
         let mut len = 4096_usize;
         loop {
             let there = usize::try_from(self.end().saturating_sub(at)).unwrap_or(usize::MAX);
@@ -69,7 +69,7 @@ impl Book {
     }
 
     /// Bytes of the log, those included that are staged.
-    pub(super) fn bytes(&mut self, place: Place) -> Result<Vec<u8>, StoreError> {
+    fn bytes(&mut self, place: Place) -> Result<Vec<u8>, StoreError> {
         let in_file = usize::try_from(self.len.saturating_sub(place.at))
             .unwrap_or(usize::MAX)
             .min(place.len);
@@ -85,7 +85,7 @@ impl Book {
         Ok(bytes)
     }
 
-    pub(super) fn rotten(&mut self, at: u64) -> StoreError {
+    fn rotten(&mut self, at: u64) -> StoreError {
         let text = format!(
             "journal at {}: the record at byte {at} can no longer be read: nothing is sent",
             self.files.path.display()
@@ -93,7 +93,7 @@ impl Book {
         self.poisoned(StoreError::new(StoreErrorKind::Corrupt, text))
     }
 
-    pub(super) fn by_origin(&mut self, origin: Hash, source: Hash) -> Result<Option<IdempotencyKey>, StoreError> {
+    fn by_origin(&mut self, origin: Hash, source: Hash) -> Result<Option<IdempotencyKey>, StoreError> {
         if let Some(offset) = self.torn_origins.get(&origin) {
             let text = format!(
                 "the claim of this origin was torn at byte {offset} of the journal, and may have been acted on: nothing is sent; a copy \
@@ -110,7 +110,7 @@ impl Book {
         self.origins.by_origin(&origin, &source)
     }
 
-    pub(super) fn by_source(&mut self, source: Hash) -> Result<Vec<IdempotencyKey>, StoreError> {
+    fn by_source(&mut self, source: Hash) -> Result<Vec<IdempotencyKey>, StoreError> {
         let mut found = Vec::new();
         for ordinal in self.index.maybe_source(&source) {
             let (_, columns) = self.claim_of(ordinal)?;
@@ -122,7 +122,7 @@ impl Book {
         Ok(found)
     }
 
-    pub(super) fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> Result<Vec<IdempotencyKey>, StoreError> {
+    fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> Result<Vec<IdempotencyKey>, StoreError> {
         let mut found = Vec::new();
         for ordinal in self.index.maybe_repeat(&repeat).collect::<Vec<_>>() {
             let (at, columns) = self.claim_of(ordinal)?;
@@ -133,13 +133,13 @@ impl Book {
         Ok(found)
     }
 
-    pub(super) fn claim_of(&mut self, ordinal: Ordinal) -> Result<(Timestamp, Columns), StoreError> {
+    fn claim_of(&mut self, ordinal: Ordinal) -> Result<(Timestamp, Columns), StoreError> {
         let at = self.index.first(ordinal).unwrap_or(u64::MAX);
         self.claim_at(at)
     }
 
     /// A living process holds its file's lock; a dead one can't.
-    pub(super) fn alive(&mut self, owner: OwnerId) -> Result<bool, StoreError> {
+    fn alive(&mut self, owner: OwnerId) -> Result<bool, StoreError> {
         if owner == self.files.owner {
             return Ok(self.files.own.is_some());
         }
