@@ -602,6 +602,37 @@ async fn a_disk_that_lies_about_its_syncs_is_found_out() {
     }
 }
 
+/// A lock that could not be given up goes with its file, while those who had the journal open are still there: in their own process too.
+#[tokio::test]
+async fn a_lock_that_can_not_be_given_up_keeps_nobody_out() {
+    let whole = CrashDisk::new();
+    used_and_reopened(&whole).await;
+    let unlocks: Vec<_> = (1..=whole.calls())
+        .filter(|n| whole.nth(*n).is_some_and(|call| call == "unlock lock"))
+        .collect();
+    assert!(unlocks.len() > 2, "{unlocks:?}");
+    for n in unlocks {
+        let disk = CrashDisk::new();
+        disk.fail_once(n, Fault::Os(EIO));
+        let used = tokio::time::timeout(Duration::from_secs(60), used_and_reopened(&disk)).await;
+        assert!(used.is_ok(), "with call {n} gone wrong nobody gets in any more");
+    }
+}
+
+/// An order, and a second opening while the first is still held; how either ends is not the question.
+async fn used_and_reopened(disk: &CrashDisk) {
+    let desk = Desk::start().await;
+    let mut held = Vec::new();
+    for n in 1..=2 {
+        if let Ok(journal) = Journal::builder().disk(disk.clone()).open(FOLDER).await {
+            let client = OrderClient::new(journal, brisk(&desk.url()).build().unwrap(), actor());
+            drop(client.submit(mail(n), &order_of(n)).await);
+            held.push(client);
+        }
+    }
+    assert!(!held.is_empty());
+}
+
 /// R6: nothing was promised yet, so whatever is left of a first opening, the next one finishes it.
 #[tokio::test]
 async fn a_first_opening_that_is_cut_anywhere_can_be_done_again() {

@@ -15,10 +15,14 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use uketsuke::{
     Clock as _, Effect, ErrorKind, IdempotencyKey, Journal, JournalError, OrderClient, Outcome, SystemClock, Why,
-    journal::store::StoreErrorKind,
+    journal::{
+        disk::{Disk as _, How, RealDisk},
+        store::StoreErrorKind,
+    },
     testkit::{Desk, Script},
 };
 
@@ -52,6 +56,37 @@ fn witness(covers: usize) -> Line {
         front: format!(r#"{{"v":1,"seq":"000000009999","at":"{at}","key":"{nil}","now":"none","ev":"witness","data":{{}}"#).into_bytes(),
         synced: covers as u64,
     }
+}
+
+/// Whether somebody stands in line for that file's lock.
+#[cfg(target_os = "linux")]
+fn waited_for(lock: &Path) -> bool {
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(lock).unwrap());
+    let inode = format!(":{inode} ");
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+}
+
+/// Whoever waits for a folder that a stopped process holds keeps nobody from another.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_folder_that_is_waited_for_keeps_nobody_from_another() {
+    let (held, free) = (Folder::new(), Folder::new());
+    drop(held.journal().await);
+    let mut lock = RealDisk.open(&held.path().join("lock"), How::Lock).unwrap();
+    lock.lock().unwrap();
+    let path = held.path().to_owned();
+    let waiting = tokio::spawn(async move { Journal::open(path).await.map(drop) });
+    let opened = tokio::time::timeout(Duration::from_secs(60), async {
+        while !waited_for(&held.path().join("lock")) {
+            tokio::task::yield_now().await;
+        }
+        free.journal().await
+    });
+    assert!(opened.await.is_ok(), "it waits behind the other folder");
+    assert!(!waiting.is_finished());
+    lock.unlock().unwrap();
+    waiting.await.unwrap().unwrap();
 }
 
 async fn opens_not(folder: &Folder) -> JournalError {
@@ -533,7 +568,7 @@ async fn whichever_disk_call_fails_one_origin_is_one_order() {
                     let keys = folder.events("claimed").len();
                     assert!(keys == 0 || error.key().is_some() || error.effect() == Effect::Possible, "{story}");
                 }
-                client.drain(std::time::Duration::from_secs(5)).await;
+                client.drain(Duration::from_secs(5)).await;
             }
             untouched = if hits.load(Ordering::SeqCst) == 0 { untouched + 1 } else { 0 };
             let client = folder.client(&desk).await;

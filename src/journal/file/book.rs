@@ -46,7 +46,8 @@ pub(super) struct Files {
     pub(super) options: Options,
     pub(super) folder: PathBuf,
     pub(super) path: PathBuf,
-    pub(super) lock: Box<dyn DiskFile>,
+    /// Until it could not be given up.
+    pub(super) lock: Option<Box<dyn DiskFile>>,
     pub(super) log: Box<dyn DiskFile>,
     /// Which files these two are: others may come to stand at their paths.
     pub(super) lock_is: Identity,
@@ -201,7 +202,7 @@ impl Book {
             match self.log_at_the_path() {
                 // Much was written while this process slept: it is read without the lock, so that nobody stands still meanwhile.
                 Ok(Some(there)) if there.saturating_sub(self.len) > far => {
-                    self.unlock().map_err(|error| self.poisoned(error))?;
+                    self.unlock()?;
                     let had = self.len;
                     self.read_ahead()?;
                     if self.len == had {
@@ -211,15 +212,13 @@ impl Book {
                 Ok(Some(there)) => {
                     let result = self.catch_up(there).and_then(|()| work(self));
                     // What was written stands, whatever came of the lock.
-                    if let Err(error) = self.unlock() {
-                        self.poisoned(error);
-                    }
+                    drop(self.unlock());
                     return result;
                 }
                 // Somebody compacted. The new log is read without the lock.
                 Ok(None) => {
                     let (before, turned) = (self.mark(), self.turn_the_page());
-                    self.unlock().map_err(|error| self.poisoned(error))?;
+                    self.unlock()?;
                     turned.and_then(|()| self.read_anew(before)).map_err(|error| self.poisoned(error))?;
                 }
                 Err(error) => {
@@ -232,7 +231,8 @@ impl Book {
 
     fn lock(&mut self) -> Result<(), StoreError> {
         let path = self.files.folder.join("lock");
-        self.files.lock.lock().map_err(|e| StoreError::io("locking", &path, e))?;
+        let lock = self.files.lock.as_mut().ok_or_else(closed)?;
+        lock.lock().map_err(|e| StoreError::io("locking", &path, e))?;
         // A lock file that was removed, by whatever cleans up old files, is a lock of our own only: others lock the new one at the path.
         match self.files.disk.identity(&path).is_ok_and(|there| there == self.files.lock_is) {
             true => Ok(()),
@@ -247,9 +247,14 @@ impl Book {
         }
     }
 
+    /// A lock that can't be given up is closed with its file, or everybody waited for as long as this book is about. Nothing more is written then.
     pub(super) fn unlock(&mut self) -> Result<(), StoreError> {
-        let path = self.files.folder.join("lock");
-        self.files.lock.unlock().map_err(|e| StoreError::io("unlocking", &path, e))
+        let Some(lock) = &mut self.files.lock else { return Ok(()) };
+        lock.unlock().map_err(|e| {
+            self.files.lock = None;
+            let error = StoreError::io("unlocking", &self.files.folder.join("lock"), e);
+            self.poisoned(error)
+        })
     }
 
     /// How long the log is; `None` where another one has taken its place. Removed or cut under us: never a record into a file that is not at

@@ -1,9 +1,9 @@
 //! The file store without its thread, for measuring: what a journal costs on the caller's own thread, and what the hand-over adds.
 
-use super::{FileStore, Keep, Options, book::Book, compact, open_book};
+use super::{FileStore, Keep, Options, birth::unusable, book::Book, compact, open_book};
 use crate::{
     clock::SystemClock,
-    disk::RealDisk,
+    disk::{Disk as _, RealDisk},
     journal::store::{Compaction, Decide, Mark, Store, StoreError},
 };
 use std::{
@@ -32,6 +32,7 @@ impl Core {
     /// # Errors
     /// As [`Journal::open`](crate::Journal::open).
     pub fn open(folder: &Path) -> Result<Core, StoreError> {
+        RealDisk.make_dir(folder).map_err(|e| unusable(folder, e))?;
         let spent = Arc::new(AtomicBool::new(false));
         let (book, _) = open_book(folder, Arc::new(RealDisk), Arc::new(SystemClock), by_call(Duration::ZERO), spent)?;
         Ok(Core { book })

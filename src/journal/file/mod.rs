@@ -47,7 +47,7 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, LazyLock, Weak,
+        Arc, LazyLock, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
@@ -122,18 +122,23 @@ impl FileStore {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Arc<FileStore>, StoreError> {
-        static OPEN: LazyLock<tokio::sync::Mutex<HashMap<Identity, Weak<FileStore>>>> = LazyLock::new(Default::default);
-        let mut open = OPEN.lock().await;
-        open.retain(|_, store| store.strong_count() > 0);
-        if let Some(store) = RealDisk.identity(&folder).ok().and_then(|id| open.get(&id)?.upgrade())
+        let made = (Arc::clone(&disk), folder.clone());
+        let made = tokio::task::spawn_blocking(move || made.0.make_dir(&made.1)).await;
+        made.map_err(|_| closed())?.map_err(|e| unusable(&folder, e))?;
+        // A disk of another kind has no folder there, and nobody to share it with.
+        let Ok(identity) = RealDisk.identity(&folder) else {
+            return Ok(Arc::new(FileStore::start(folder, disk, clock, options).await?));
+        };
+        // Held for this folder alone: whoever waits here for a stopped process's lock keeps nobody from another folder.
+        let opening = opening(identity);
+        let mut open = opening.lock().await;
+        if let Some(store) = open.upgrade()
             && !store.spent.load(Ordering::Acquire)
         {
             return Ok(store);
         }
-        let store = Arc::new(FileStore::start(folder.clone(), disk, clock, options).await?);
-        if let Ok(identity) = RealDisk.identity(&folder) {
-            open.insert(identity, Arc::downgrade(&store));
-        }
+        let store = Arc::new(FileStore::start(folder, disk, clock, options).await?);
+        *open = Arc::downgrade(&store);
         Ok(store)
     }
 
@@ -262,6 +267,17 @@ impl Drop for Gone {
     }
 }
 
+type Opening = Arc<tokio::sync::Mutex<Weak<FileStore>>>;
+
+/// The process's one opening of that folder, and the right to make it.
+fn opening(folder: Identity) -> Opening {
+    static OPENINGS: LazyLock<Mutex<HashMap<Identity, Opening>>> = LazyLock::new(Default::default);
+    let mut openings = OPENINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Nobody is at it, and nobody has it open.
+    openings.retain(|_, opening| Arc::strong_count(opening) > 1 || opening.try_lock().map_or(true, |store| store.strong_count() > 0));
+    Arc::clone(openings.entry(folder).or_default())
+}
+
 /// What the opener is told.
 struct Opened {
     id: OwnerId,
@@ -270,7 +286,7 @@ struct Opened {
     written: watch::Receiver<u64>,
 }
 
-/// Opens or makes the folder, and reads all of it.
+/// Opens or makes the journal in a folder that is there, and reads all of it.
 fn open_book(
     folder: &Path,
     disk: Arc<dyn Disk>,
@@ -279,7 +295,6 @@ fn open_book(
     spent: Arc<AtomicBool>,
 ) -> Result<(Book, watch::Receiver<u64>), StoreError> {
     let at = |path: &str| folder.join(path);
-    disk.make_dir(folder).map_err(|e| unusable(folder, e))?;
     check_file_system(folder, &disk, &options)?;
     let mut lock = disk.open(&at("lock"), How::Lock).map_err(|e| unusable(folder, e))?;
     lock.lock().map_err(|e| StoreError::io("locking", &at("lock"), e))?;
@@ -303,7 +318,7 @@ fn open_book(
         options,
         folder: folder.to_owned(),
         path,
-        lock,
+        lock: Some(lock),
         log_is: log.identity().map_err(|e| StoreError::io("looking at", &at("log.jsonl"), e))?,
         log,
         lock_is,
