@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     desk.assert_nothing_suspicious();
     println!(
         "bookings={} keys={} replayed={}",
-        desk.ledger().rows().len(),
+        desk.rows().len(),
         desk.keys().len(),
         receipt.replayed
     );

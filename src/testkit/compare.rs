@@ -11,6 +11,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
 /// How deep a JSON body may be nested, the limit serde_json keeps as well. It bounds our recursion.
 const DEPTH_MAX: usize = 128;
@@ -48,6 +49,30 @@ impl Contents {
             target: target.to_owned(),
             body: Body::read(body)?,
         })
+    }
+
+    /// SHA-256 of the request as it is compared, in hexadecimal: equal for equal contents, on every machine. What a ledger keeps.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        let mut put = |bytes: &[u8]| {
+            // Each piece says how long it is, so that no two sequences of pieces are one sequence of bytes.
+            digest.update(bytes.len().to_be_bytes());
+            digest.update(bytes);
+        };
+        put(self.method.as_bytes());
+        put(self.target.as_bytes());
+        match &self.body {
+            Body::Empty => put(b"empty"),
+            Body::Bytes(bytes) => {
+                put(b"bytes");
+                put(bytes);
+            }
+            Body::Json(json) => {
+                put(b"json");
+                json.put(&mut put);
+            }
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Whether the body was JSON.
@@ -130,6 +155,38 @@ impl Json {
             _ => Decimal::read(text)
                 .map(Self::Number)
                 .ok_or_else(|| Unreadable::BeyondCounting(text.to_owned())),
+        }
+    }
+}
+
+impl Json {
+    fn put(&self, put: &mut impl FnMut(&[u8])) {
+        match self {
+            Self::Null => put(b"null"),
+            Self::Bool(true) => put(b"true"),
+            Self::Bool(false) => put(b"false"),
+            Self::Number(number) => {
+                put(if number.negative { b"-" } else { b"+" });
+                put(number.digits.as_bytes());
+                put(&number.exponent.to_be_bytes());
+            }
+            Self::Text(text) => {
+                put(b"\"");
+                put(text.as_bytes());
+            }
+            Self::Array(elements) => {
+                put(b"[");
+                put(&elements.len().to_be_bytes());
+                elements.iter().for_each(|element| element.put(put));
+            }
+            Self::Object(members) => {
+                put(b"{");
+                put(&members.len().to_be_bytes());
+                for (name, value) in members {
+                    put(name.as_bytes());
+                    value.put(put);
+                }
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::compare::{Contents, Unreadable};
 use super::fault::{Script, Situation};
 use super::key::BadKey;
-use super::ledger::{Claim, Claimed, MemoryLedger, RowState};
+use super::ledger::{Ask, Claim, Claimed, Ledger, LedgerError, RowState, Terms, wait};
 use super::log::{Decision, Kind, Log};
 use super::reply::Reply;
 use super::route::{Lookup, Route, Served, Work, json_of, route};
@@ -47,7 +47,8 @@ struct StuckWork {
 
 pub(crate) struct Counter {
     keys: Keys,
-    pub(crate) ledger: MemoryLedger,
+    terms: Terms,
+    pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) log: Log,
     shop: Mutex<Shop>,
     script: Mutex<Script>,
@@ -61,10 +62,11 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    pub(crate) fn new(keys: Keys) -> Self {
+    pub(crate) fn new(keys: Keys, terms: Terms, ledger: Arc<dyn Ledger>) -> Self {
         Self {
             keys,
-            ledger: MemoryLedger::new(),
+            terms,
+            ledger,
             log: Log::default(),
             shop: Mutex::default(),
             script: Mutex::default(),
@@ -135,14 +137,18 @@ impl Counter {
         let Some(key) = key else {
             return self.work_deaf(seen, &work, situation);
         };
-        match self.ledger.claim(&key, &contents) {
-            Claimed::New(claim) => self.work_under(claim, seen, work, situation),
-            Claimed::Known(reply) => Decision {
+        let ask = Ask::new(&key, contents.digest()).on(self.terms);
+        match wait(self.ledger.claim(ask)) {
+            Ok(Claimed::New(claim)) => self.work_under(claim, seen, work, situation),
+            Ok(Claimed::Known(reply)) => Decision {
                 replayed: true,
                 ..Decision::answer(Did::Replayed, reply.header("Idempotent-Replayed", "true"))
             },
-            Claimed::InFlight => Decision::answer(Did::InFlight, in_flight()),
-            Claimed::Conflict => Decision::answer(Did::Conflict, conflict()),
+            Ok(Claimed::InFlight) => Decision::answer(Did::InFlight, in_flight()),
+            Ok(Claimed::Uncertain) => Decision::answer(Did::InFlight, uncertain()),
+            Ok(Claimed::ResultGone) => Decision::answer(Did::ResultGone, result_gone()),
+            Ok(Claimed::Conflict) => Decision::answer(Did::Conflict, conflict()),
+            Err(error) => Decision::answer(Did::Nothing, no_ledger(&error)),
         }
     }
 
@@ -158,20 +164,28 @@ impl Counter {
             }
             Situation::Store(reply) => {
                 let reply = reply.clone().or_unspeakable();
-                self.ledger.complete(claim, &reply);
-                return self.committed(seen, Did::Claimed, reply);
+                return self.complete(&claim, seen, reply);
             }
             _ => {}
         }
+        if let Err(error) = wait(self.ledger.begin(&claim)) {
+            return Decision::answer(Did::Nothing, no_ledger(&error));
+        }
         match catch_unwind(AssertUnwindSafe(|| self.perform(&work, seen))) {
-            Ok(reply) => {
-                self.ledger.complete(claim, &reply);
-                self.committed(seen, Did::Claimed, reply)
-            }
+            Ok(reply) => self.complete(&claim, seen, reply),
             Err(panic) => {
-                self.ledger.release(claim);
+                // A ledger that can't be reached keeps the key processing, which orders nothing twice.
+                drop(wait(self.ledger.release(&claim)));
                 self.panicked("handler", seen, panic.as_ref())
             }
+        }
+    }
+
+    /// The work is done. What could not be stored is not told as done: the key is processing until an operator looks.
+    fn complete(&self, claim: &Claim, seen: &Seen, reply: Reply) -> Decision {
+        match wait(self.ledger.complete(claim, &reply)) {
+            Ok(()) => self.committed(seen, Did::Claimed, reply),
+            Err(error) => Decision::answer(Did::NotStored, no_ledger(&error)),
         }
     }
 
@@ -229,16 +243,18 @@ impl Counter {
     }
 
     fn look_up_key(&self, key: &str) -> Reply {
-        let Some(row) = self.ledger.row(key) else {
-            return not_found();
+        let row = match wait(self.ledger.read(key)) {
+            Ok(Some(row)) => row,
+            Ok(None) => return not_found(),
+            Err(error) => return no_ledger(&error),
         };
-        match (row.state, row.status) {
-            (RowState::Processing, _) => in_flight(),
-            (RowState::Succeeded, Some(status)) => match self.order_of(key) {
+        match row.state {
+            RowState::Processing => in_flight(),
+            RowState::Succeeded => match self.order_of(key) {
                 Some(order_id) => lock(&self.shop).show(&order_id),
-                None => Reply::stored(status, row.headers, row.body),
+                None => row.answer().unwrap_or_else(result_gone),
             },
-            _ => not_found(),
+            RowState::Failed | RowState::Rejected => not_found(),
         }
     }
 
@@ -256,7 +272,8 @@ impl Counter {
             stuck.remove(place)
         };
         let reply = self.perform(&work, &seen);
-        self.ledger.complete(claim, &reply);
+        // Fenced out meanwhile, it is late work: done, and never heard of again.
+        drop(wait(self.ledger.complete(&claim, &reply)));
         Some(())
     }
 
@@ -347,6 +364,21 @@ fn unreadable(why: &str) -> Reply {
 fn in_flight() -> Reply {
     let why = "the first request under this key is still being processed; ask again under the same key";
     Reply::problem(409, "idempotency_in_flight", why).retry_after("1")
+}
+
+fn uncertain() -> Reply {
+    let why = "the work under this key was begun and not heard of again; neither this key nor another is safe to send";
+    Reply::problem(409, "operation_uncertain", why)
+}
+
+fn result_gone() -> Reply {
+    let why = "the work under this key was done; its answer is not kept any more";
+    Reply::problem(409, "operation_result_expired", why)
+}
+
+/// Before the claim nothing was done; after it, whether is unknown. Either way the same key may be sent again.
+fn no_ledger(error: &LedgerError) -> Reply {
+    Reply::problem(503, "ledger_unavailable", &error.to_string())
 }
 
 fn conflict() -> Reply {

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use wiremock::{Match, Mock, MockServer, ResponseTemplate, matchers};
 
-use super::counter::{Counter, Hook, Keys};
+use super::builder::DeskBuilder;
+use super::counter::{Counter, Hook};
 use super::fault::Script;
-use super::ledger::MemoryLedger;
+use super::ledger::{Ledger, Row, wait};
 use super::link::{Breaks, Link};
 use super::log::{Decision, Kind};
 use super::reply::Reply;
@@ -53,7 +54,7 @@ pub struct Desk {
 impl Desk {
     /// Starts a desk that honours keys, on a free port of 127.0.0.1. Nothing is shared with any other desk.
     pub async fn start() -> Self {
-        Self::open(Keys::Heeded).await
+        Self::builder().start_anywhere().await
     }
 
     /// Starts a desk that is deaf to keys: every request is a new order, with or without a key.
@@ -61,13 +62,22 @@ impl Desk {
     /// For tests of your tests: on a deaf desk, a client that retries must make
     /// [`assert_one_order_per_key`](Desk::assert_one_order_per_key) fail.
     pub async fn deaf() -> Self {
-        Self::open(Keys::Ignored).await
+        Self::builder().deaf().start_anywhere().await
     }
 
-    async fn open(keys: Keys) -> Self {
+    /// A desk of another kind: another ledger, another port.
+    pub fn builder() -> DeskBuilder {
+        DeskBuilder::new()
+    }
+
+    pub(crate) async fn open(listener: Option<std::net::TcpListener>, counter: Counter) -> Self {
         // Through the builder, because `MockServer::start` lends servers from a pool.
-        let server = MockServer::builder().disable_request_recording().start().await;
-        let counter = Arc::new(Counter::new(keys));
+        let server = MockServer::builder().disable_request_recording();
+        let server = match listener {
+            Some(listener) => server.listener(listener),
+            None => server,
+        };
+        let (server, counter) = (server.start().await, Arc::new(counter));
         mount(&server, &counter).await;
         Self { server, counter }
     }
@@ -195,9 +205,35 @@ impl Desk {
         self.counter.script_left()
     }
 
-    /// The ledger, row by row.
-    pub fn ledger(&self) -> &MemoryLedger {
+    /// The ledger.
+    pub fn ledger(&self) -> &Arc<dyn Ledger> {
         &self.counter.ledger
+    }
+
+    /// The ledger's row of a key; see [`Ledger::read`]. Holds the thread up while a ledger elsewhere is asked.
+    ///
+    /// # Panics
+    ///
+    /// If the ledger can't be read.
+    #[track_caller]
+    pub fn row(&self, key: &str) -> Option<Row> {
+        match wait(self.counter.ledger.read(key)) {
+            Ok(row) => row,
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    /// All rows of the ledger; see [`Ledger::rows`]. Holds the thread up while a ledger elsewhere is asked.
+    ///
+    /// # Panics
+    ///
+    /// If the ledger can't be read.
+    #[track_caller]
+    pub fn rows(&self) -> Vec<Row> {
+        match wait(self.counter.ledger.rows()) {
+            Ok(rows) => rows,
+            Err(error) => self.fail(&error.to_string()),
+        }
     }
 
     /// The whole story, one line per request; what every failed assertion prints.

@@ -30,13 +30,14 @@
 //! ```
 //!
 //! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when; [`Reply`] is an answer;
-//! [`MemoryLedger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
+//! [`Ledger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
 //! [`Seen`] is one request with what became of it; [`Suspicion`] is what smells. [`Link`] is a wire that breaks, in front of a desk or of any
 //! server; [`CrashDisk`] is a disk that does, under a journal.
 //!
 //! wiremock handles one request at a time, so a race in a server never shows through it. The ledger's own atomicity is
 //! a matter of threads on [`MemoryLedger`], not of parallel requests.
 
+mod builder;
 mod compare;
 mod counter;
 mod crash_disk;
@@ -52,11 +53,12 @@ mod seen;
 mod shop;
 mod suspicion;
 
+pub use builder::DeskBuilder;
 pub use compare::{Contents, Unreadable};
 pub use crash_disk::{CrashDisk, EveryCall, Fault, Kept};
 pub use desk::{Desk, NothingStuck};
 pub use fault::Script;
-pub use ledger::{Claim, Claimed, MemoryLedger, Row, RowState};
+pub use ledger::{Ask, Claim, Claimed, Ledger, LedgerError, MemoryLedger, Row, RowState, Terms};
 pub use link::{Breaks, Fate, HangUp, Link, Passage};
 pub use reply::Reply;
 pub use route::Request;

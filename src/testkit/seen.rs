@@ -138,6 +138,10 @@ pub enum Did {
     InFlight,
     /// Knew the key and found other contents under it.
     Conflict,
+    /// Knew the key, and had no answer to bring out any more.
+    ResultGone,
+    /// Took the key, and the work was done; its answer could not be stored.
+    NotStored,
     /// There is none: a deaf desk does the work without looking at the key.
     Deaf,
     /// A hook or a handler of the test panicked.
@@ -153,6 +157,8 @@ impl fmt::Display for Did {
             Self::Replayed => "stored answer replayed",
             Self::InFlight => "still processing",
             Self::Conflict => "other contents under this key",
+            Self::ResultGone => "done before, answer not kept",
+            Self::NotStored => "claimed and done, not stored",
             Self::Deaf => "none (deaf)",
             Self::Panicked => "the test's own code panicked",
         })

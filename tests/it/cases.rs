@@ -266,7 +266,7 @@ async fn blank_is_no_key_and_no_origin() {
         let heard = forced(&desk, "/orders", blank, r#"{"sku":"A"}"#).await;
         assert_eq!((heard.status, &heard.body["code"]), (400, &json!("idempotency_key_invalid")));
     }
-    assert_eq!((desk.orders().len(), desk.ledger().rows().len()), (0, 0));
+    assert_eq!((desk.orders().len(), desk.rows().len()), (0, 0));
 }
 
 #[derive(Serialize)]

@@ -41,9 +41,10 @@ fn a_hundred_threads_claiming_one_key_make_one_row() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert_eq!(won, keys.len(), "each key is won once");
-    assert_eq!(ledger.rows().len(), keys.len());
+    assert_eq!(at_once(ledger.rows()).unwrap().len(), keys.len());
     for key in &keys {
-        assert_eq!(ledger.row(key).unwrap().state, RowState::Succeeded);
+        let row = at_once(ledger.read(key)).unwrap().unwrap();
+        assert_eq!(row.state, RowState::Succeeded);
     }
 }
 
@@ -76,15 +77,23 @@ fn two_threads_in_step_never_both_win_a_key() {
     assert_eq!(won, ledgers.len(), "each key is won once");
 }
 
+/// A ledger in memory never waits.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match std::pin::pin!(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(done) => done,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
 /// Says whether the claim was won.
 fn claim_and_complete(ledger: &MemoryLedger, key: &str, order: &Contents) -> bool {
-    match ledger.claim(key, order) {
+    match at_once(ledger.claim(Ask::new(key, order.digest()))).unwrap() {
         Claimed::New(claim) => {
-            ledger.complete(claim, &Reply::status(201));
+            at_once(ledger.complete(&claim, &Reply::status(201))).unwrap();
             true
         }
         Claimed::InFlight | Claimed::Known(_) => false,
-        Claimed::Conflict => panic!("equal contents conflicted"),
+        other => panic!("equal contents, and {other:?}"),
     }
 }
 
@@ -102,7 +111,7 @@ async fn a_new_key_places_an_order_without_the_marker() {
         json!({"order_id": "ord-1", "status": "accepted", "customer": "C-100", "items": [{"sku": "SKU-1", "qty": 2}]})
     );
     assert_eq!(desk.orders(), [order]);
-    let row = desk.ledger().row(KEY).unwrap();
+    let row = desk.row(KEY).unwrap();
     assert_eq!((row.state, row.status), (RowState::Succeeded, Some(201)));
     assert_eq!(row.state.to_string(), "SUCCEEDED");
     desk.assert_nothing_suspicious();
@@ -133,7 +142,7 @@ async fn a_stuck_order_is_409_until_it_is_finished() {
     }
     assert_problem(get(&desk, &format!("/orders/by-key/{KEY}")).await, 409, "idempotency_in_flight").await;
     assert!(desk.orders().is_empty());
-    assert_eq!(desk.ledger().row(KEY).unwrap().state, RowState::Processing);
+    assert_eq!(desk.row(KEY).unwrap().state, RowState::Processing);
     assert_eq!(did(&desk), [Did::Stuck, Did::InFlight, Did::InFlight, Did::Nothing]);
 
     desk.finish(KEY).unwrap();
@@ -150,12 +159,13 @@ async fn a_stuck_order_is_409_until_it_is_finished() {
 fn a_released_claim_gives_the_key_free() {
     let ledger = MemoryLedger::new();
     let order = contents(ORDER);
-    let Claimed::New(claim) = ledger.claim(KEY, &order) else {
+    let Claimed::New(claim) = at_once(ledger.claim(Ask::new(KEY, order.digest()))).unwrap() else {
         panic!("nobody had the key")
     };
     assert_eq!(claim.key(), KEY);
-    ledger.release(claim);
-    assert!(matches!(ledger.claim(KEY, &order), Claimed::New(_)));
+    at_once(ledger.release(&claim)).unwrap();
+    let again = at_once(ledger.claim(Ask::new(KEY, order.digest()))).unwrap();
+    assert!(matches!(again, Claimed::New(_)));
 }
 
 // ---- replay --------------------------------------------------------------------------------------------------------
@@ -209,7 +219,7 @@ async fn a_refusal_is_stored_and_replayed() {
     let again = post(&desk, KEY, ORDER).await;
     assert!(is_replay(&again));
     assert_problem(again, 422, "order_refused").await;
-    assert_eq!(desk.ledger().row(KEY).unwrap().state, RowState::Failed);
+    assert_eq!(desk.row(KEY).unwrap().state, RowState::Failed);
     assert_problem(get(&desk, &format!("/orders/by-key/{KEY}")).await, 404, "order_not_found").await;
     assert!(desk.orders().is_empty());
 }
@@ -242,10 +252,10 @@ async fn an_empty_answer_is_replayed_as_such() {
 async fn a_mismatch_is_422_and_the_original_still_replays() {
     let desk = Desk::start().await;
     post(&desk, KEY, ORDER).await;
-    let before = desk.ledger().row(KEY).unwrap();
+    let before = desk.row(KEY).unwrap();
     assert_problem(post(&desk, KEY, r#"{"customer":"C-200"}"#).await, 422, "idempotency_conflict").await;
-    assert_eq!(desk.ledger().row(KEY).unwrap(), before);
-    let states: Vec<RowState> = desk.ledger().rows().iter().map(|row| row.state).collect();
+    assert_eq!(desk.row(KEY).unwrap(), before);
+    let states: Vec<RowState> = desk.rows().iter().map(|row| row.state).collect();
     assert_eq!(states, [RowState::Succeeded, RowState::Rejected]);
     assert!(is_replay(&post(&desk, KEY, ORDER).await));
     assert_eq!(desk.orders().len(), 1);
@@ -262,9 +272,9 @@ async fn a_mismatch_is_422_even_while_processing_and_leaves_the_row() {
     let desk = Desk::start().await;
     desk.script(Script::new().get_stuck());
     order(&desk, KEY, ORDER).send().await.unwrap_err();
-    let before = desk.ledger().row(KEY).unwrap();
+    let before = desk.row(KEY).unwrap();
     assert_problem(post(&desk, KEY, r#"{"customer":"C-200"}"#).await, 422, "idempotency_conflict").await;
-    assert_eq!(desk.ledger().row(KEY).unwrap(), before);
+    assert_eq!(desk.row(KEY).unwrap(), before);
     assert_problem(post(&desk, KEY, ORDER).await, 409, "idempotency_in_flight").await;
 }
 
@@ -357,7 +367,7 @@ async fn a_body_that_cannot_be_read_is_400_and_leaves_the_key_free() {
     ] {
         assert_problem(post(&desk, KEY, body).await, 400, code).await;
     }
-    assert!(desk.ledger().rows().is_empty());
+    assert!(desk.rows().is_empty());
     assert_eq!(post(&desk, KEY, ORDER).await.status(), 201, "the corrected order may use the key");
 }
 
@@ -368,7 +378,7 @@ async fn a_missing_key_is_400() {
     let desk = Desk::start().await;
     let answer = client().post(format!("{}/orders", desk.url())).body(ORDER).send().await.unwrap();
     assert_problem(answer, 400, "idempotency_key_missing").await;
-    assert!(desk.ledger().rows().is_empty() && desk.orders().is_empty());
+    assert!(desk.rows().is_empty() && desk.orders().is_empty());
     assert_eq!(desk.suspicions(), [Suspicion::NoKey { number: 1 }]);
 }
 
@@ -395,7 +405,7 @@ async fn a_key_that_is_not_one_key_is_400() {
         let answer = request.body(ORDER).send().await.unwrap();
         assert_problem(answer, 400, "idempotency_key_invalid").await;
     }
-    assert!(desk.ledger().rows().is_empty() && desk.keys().is_empty());
+    assert!(desk.rows().is_empty() && desk.keys().is_empty());
 }
 
 #[tokio::test]
@@ -433,7 +443,7 @@ async fn a_lookup_ignores_a_key() {
         .header("Idempotency-Key", OTHER_KEY);
     assert_eq!(request.send().await.unwrap().status(), 200);
     assert_eq!(desk.keys(), [KEY]);
-    assert_eq!(desk.ledger().rows().len(), 1);
+    assert_eq!(desk.rows().len(), 1);
     desk.assert_nothing_suspicious();
 }
 
@@ -561,7 +571,7 @@ async fn a_lost_request_leaves_nothing() {
     let desk = Desk::start().await;
     desk.script(Script::new().lose_request());
     order(&desk, KEY, ORDER).send().await.unwrap_err();
-    assert!(desk.orders().is_empty() && desk.ledger().rows().is_empty());
+    assert!(desk.orders().is_empty() && desk.rows().is_empty());
     let answer = post(&desk, KEY, ORDER).await;
     assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false));
     assert_eq!(did(&desk), [Did::Nothing, Did::Claimed]);
@@ -589,7 +599,7 @@ async fn statuses_before_the_commit_leave_nothing() {
             307 => assert_eq!(answer.headers()["location"], "/elsewhere"),
             _ => assert_eq!(answer.headers()["content-type"], "application/problem+json"),
         }
-        assert!(desk.orders().is_empty() && desk.ledger().rows().is_empty());
+        assert!(desk.orders().is_empty() && desk.rows().is_empty());
     }
     assert_eq!(post(&desk, KEY, ORDER).await.status(), 201);
     desk.assert_script_played();
@@ -734,7 +744,7 @@ async fn a_deaf_desk_makes_two_orders() {
     order(&desk, KEY, ORDER).send().await.unwrap_err();
     assert_eq!(post(&desk, KEY, ORDER).await.status(), 201);
     assert_eq!(desk.orders().len(), 2);
-    assert!(desk.ledger().rows().is_empty());
+    assert!(desk.rows().is_empty());
     let said = failure(|| desk.assert_one_order_per_key());
     assert!(said.contains(&format!("{KEY} took effect 2 times, by #1, #2")), "{said}");
     for told in [

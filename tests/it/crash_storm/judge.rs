@@ -386,7 +386,7 @@ impl Judge {
     }
 
     fn finish_what_is_stuck(&self) {
-        let rows = self.desk.ledger().rows();
+        let rows = self.desk.rows();
         for row in rows.iter().filter(|row| row.state == RowState::Processing) {
             // Another slot may have been quicker, or the work is not stuck but going on.
             drop(self.desk.finish(&row.key));
@@ -562,10 +562,13 @@ impl Judge {
         tally.doubled.extend(twice.map(|(mail, ids)| format!("{mail}: {ids:?}")));
 
         // The desk's own answer to each key, as it stored it.
-        let rows = self.desk.ledger().rows();
+        let rows = self.desk.rows();
         let answer = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).ok();
         let id_of = |body: &[u8]| Some(answer(body)?["order_id"].as_str()?.to_owned());
-        let stored: HashMap<&str, Option<String>> = rows.iter().map(|row| (row.key.as_str(), id_of(&row.body))).collect();
+        let stored: HashMap<&str, Option<String>> = rows
+            .iter()
+            .map(|row| (row.key.as_str(), id_of(row.body.as_deref().unwrap_or_default())))
+            .collect();
 
         let notes = self.ring.notes.lock().unwrap();
         let mut heard: BTreeSet<String> = BTreeSet::new();

@@ -1,0 +1,71 @@
+//! How a desk is to be: which ledger it keeps, where it listens, what it is deaf to.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use super::counter::{Counter, Keys};
+use super::desk::Desk;
+use super::ledger::{Ledger, MemoryLedger, Terms};
+
+/// A [`Desk`] about to be started; made by [`Desk::builder`]. Default: heeds keys, a [`MemoryLedger`] of its own, a free port of
+/// 127.0.0.1.
+#[derive(Debug)]
+#[must_use = "a desk that is not started serves nobody"]
+pub struct DeskBuilder {
+    keys: Keys,
+    ledger: Arc<dyn Ledger>,
+    terms: Terms,
+    listen: Option<SocketAddr>,
+}
+
+impl DeskBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            keys: Keys::Heeded,
+            ledger: Arc::new(MemoryLedger::new()),
+            terms: Terms::default(),
+            listen: None,
+        }
+    }
+
+    /// Deaf to keys: see [`Desk::deaf`].
+    pub fn deaf(mut self) -> Self {
+        self.keys = Keys::Ignored;
+        self
+    }
+
+    /// Keeps this ledger, which may be shared with other desks.
+    pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
+        self.ledger = ledger;
+        self
+    }
+
+    /// How long the ledger keeps what. Default: for ever, without a lease.
+    pub fn terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// Listens there instead of on a free port of 127.0.0.1.
+    pub fn listen(mut self, on: SocketAddr) -> Self {
+        self.listen = Some(on);
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If nothing can listen there.
+    pub async fn start(self) -> std::io::Result<Desk> {
+        let listener = self.listen.map(TcpListener::bind).transpose()?;
+        Ok(self.open(listener).await)
+    }
+
+    pub(crate) async fn start_anywhere(self) -> Desk {
+        self.open(None).await
+    }
+
+    async fn open(self, listener: Option<TcpListener>) -> Desk {
+        Desk::open(listener, Counter::new(self.keys, self.terms, self.ledger)).await
+    }
+}
