@@ -58,6 +58,8 @@ pub use compare::{Contents, Unreadable};
 pub use crash_disk::{CrashDisk, EveryCall, Fault, Kept};
 pub use desk::{Desk, NothingStuck};
 pub use fault::Script;
+#[cfg(feature = "redis")]
+pub use ledger::RedisLedger;
 pub use ledger::{Ask, Claim, Claimed, Ledger, LedgerError, MemoryLedger, Row, RowState, Terms};
 pub use link::{Breaks, Fate, HangUp, Link, Passage};
 pub use reply::Reply;

@@ -31,6 +31,7 @@ mod journal_faults;
 mod journal_file;
 mod journal_fixtures;
 mod kit;
+mod ledgers;
 mod link;
 mod mail_agent;
 #[cfg(target_os = "linux")]

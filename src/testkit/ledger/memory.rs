@@ -4,8 +4,8 @@ use super::{Ask, Claim, Claimed, Ledger, LedgerError, Row, RowState, Terms};
 use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::future::BoxFuture;
 use crate::testkit::reply::Reply;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,18 +26,32 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryLedger {
     book: Mutex<Book>,
     /// How far the clock was turned, in milliseconds.
     turned: AtomicI64,
 }
 
-#[derive(Debug, Default)]
+/// How many refused requests are remembered.
+const REJECTED_MAX: usize = 1000;
+
+#[derive(Debug)]
 struct Book {
-    rows: Vec<Entry>,
-    /// Where each key's own row is; what was rejected under it is elsewhere.
-    places: HashMap<String, usize>,
+    /// This ledger among all of the process: a claim of another, with the same key and fence, is not ours.
+    owner: String,
+    /// By the order in which they came.
+    rows: BTreeMap<u64, Entry>,
+    keys: HashMap<String, Place>,
+    rejected: VecDeque<u64>,
+    next: u64,
+}
+
+/// What is known of a key: its fence, which outlives its row, and where its own row is. What was rejected under it is elsewhere.
+#[derive(Debug, Default)]
+struct Place {
+    fence: u64,
+    row: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,8 +59,23 @@ struct Entry {
     row: Row,
     terms: Terms,
     leased_until: Option<Timestamp>,
-    /// Given back or forgotten: as if it had never been.
-    gone: bool,
+}
+
+impl Default for MemoryLedger {
+    fn default() -> Self {
+        static LEDGERS: AtomicU64 = AtomicU64::new(0);
+        let book = Book {
+            owner: format!("memory-{}", LEDGERS.fetch_add(1, Ordering::Relaxed)),
+            rows: BTreeMap::new(),
+            keys: HashMap::new(),
+            rejected: VecDeque::new(),
+            next: 0,
+        };
+        Self {
+            book: Mutex::new(book),
+            turned: AtomicI64::new(0),
+        }
+    }
 }
 
 impl MemoryLedger {
@@ -66,8 +95,10 @@ impl MemoryLedger {
     }
 
     fn claim_now(&self, ask: Ask) -> Claimed {
-        let (mut book, now) = (self.lock(), self.now());
-        let Some(entry) = book.standing(&ask.key, now) else {
+        let mut book = self.lock();
+        let now = self.now();
+        let owner = book.owner.clone();
+        let Some((entry, fence)) = book.standing(&ask.key, now) else {
             return book.claim_new(ask, now);
         };
         if entry.row.contents.as_ref().is_some_and(|contents| *contents != ask.contents) {
@@ -78,10 +109,15 @@ impl MemoryLedger {
         match (row.state, entry.leased_until) {
             (RowState::Processing, Some(until)) if now >= until && row.begun => Claimed::Uncertain,
             (RowState::Processing, Some(until)) if now >= until => {
-                row.fence += 1;
+                *fence += 1;
+                row.fence = *fence;
                 row.updated = now;
                 entry.leased_until = ask.terms.lease.map(|lease| now.plus(lease));
-                Claimed::New(entry.claim())
+                Claimed::New(Claim {
+                    key: ask.key,
+                    owner,
+                    fence: *fence,
+                })
             }
             (RowState::Processing, _) => Claimed::InFlight,
             _ => row.answer().map_or(Claimed::ResultGone, Claimed::Known),
@@ -90,65 +126,100 @@ impl MemoryLedger {
 
     /// Changes the row of a claim that still is the key's own.
     fn with<T>(&self, claim: &Claim, change: impl FnOnce(&mut Entry, Timestamp) -> T) -> Result<T, LedgerError> {
-        let (mut book, now) = (self.lock(), self.now());
-        let own = book.standing(&claim.key, now);
-        let own = own.filter(|entry| entry.row.state == RowState::Processing && entry.row.fence == claim.fence);
-        let entry = own.ok_or_else(|| LedgerError::fenced(claim))?;
+        let mut book = self.lock();
+        let now = self.now();
+        let entry = book.own(claim, now).ok_or_else(|| LedgerError::fenced(claim))?;
         Ok(change(entry, now))
     }
 }
 
 impl Book {
-    /// The key's own row; brings it up to date with the clock.
-    fn standing(&mut self, key: &str, now: Timestamp) -> Option<&mut Entry> {
-        let entry = self.rows.get_mut(*self.places.get(key)?)?;
+    /// The key's own row and its fence; brings the row up to date with the clock.
+    fn standing(&mut self, key: &str, now: Timestamp) -> Option<(&mut Entry, &mut u64)> {
+        let place = self.keys.get_mut(key)?;
+        let at = place.row?;
+        if self.rows.get(&at).is_none_or(|entry| entry.forgotten(now)) {
+            self.rows.remove(&at);
+            place.row = None;
+            return None;
+        }
+        let entry = self.rows.get_mut(&at)?;
         entry.age(now);
-        (!entry.gone).then_some(entry)
+        Some((entry, &mut place.fence))
+    }
+
+    /// The row of a claim, as long as it is the claim's own.
+    fn own(&mut self, claim: &Claim, now: Timestamp) -> Option<&mut Entry> {
+        if self.owner != claim.owner {
+            return None;
+        }
+        let (entry, _) = self.standing(&claim.key, now)?;
+        (entry.row.state == RowState::Processing && entry.row.fence == claim.fence).then_some(entry)
     }
 
     fn claim_new(&mut self, ask: Ask, now: Timestamp) -> Claimed {
         // A key that was given back or forgotten goes on with its fence, so that whoever had it before stays outside.
-        let before = self.places.get(&ask.key).and_then(|place| self.rows.get(*place));
-        let fence = before.map_or(0, |entry| entry.row.fence) + 1;
-        let entry = Entry {
+        let place = self.keys.entry(ask.key.clone()).or_default();
+        place.fence += 1;
+        place.row = Some(self.next);
+        let fence = place.fence;
+        self.push(Entry {
             row: Row::new(&ask.key, Some(ask.contents), RowState::Processing, fence, now),
             terms: ask.terms,
             leased_until: ask.terms.lease.map(|lease| now.plus(lease)),
-            gone: false,
-        };
-        let claim = entry.claim();
-        self.places.insert(ask.key, self.rows.len());
-        self.rows.push(entry);
-        Claimed::New(claim)
+        });
+        Claimed::New(Claim {
+            key: ask.key,
+            owner: self.owner.clone(),
+            fence,
+        })
     }
 
     fn reject(&mut self, ask: Ask, now: Timestamp) {
-        self.rows.push(Entry {
+        self.rejected.push_back(self.next);
+        self.push(Entry {
             row: Row::new(&ask.key, Some(ask.contents), RowState::Rejected, 0, now),
             terms: ask.terms,
             leased_until: None,
-            gone: false,
         });
+        if self.rejected.len() > REJECTED_MAX {
+            let oldest = self.rejected.pop_front();
+            oldest.and_then(|oldest| self.rows.remove(&oldest));
+        }
+    }
+
+    fn close(&mut self, key: &str, answer: &Reply, terms: Terms, now: Timestamp) {
+        let place = self.keys.entry(key.to_owned()).or_default();
+        place.row = Some(self.next);
+        let mut entry = Entry {
+            row: Row::new(key, None, RowState::Processing, place.fence, now),
+            terms,
+            leased_until: None,
+        };
+        entry.finish(answer, now);
+        self.push(entry);
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.rows.insert(self.next, entry);
+        self.next += 1;
     }
 }
 
 impl Entry {
-    fn claim(&self) -> Claim {
-        Claim {
-            key: self.row.key.clone(),
-            owner: String::new(),
-            fence: self.row.fence,
-        }
+    fn over(&self, kept: Option<Duration>, now: Timestamp) -> bool {
+        let finished = matches!(self.row.state, RowState::Succeeded | RowState::Failed);
+        finished && kept.is_some_and(|kept| now >= self.row.created.plus(kept))
+    }
+
+    fn forgotten(&self, now: Timestamp) -> bool {
+        self.over(self.terms.forget_after, now)
     }
 
     /// What passes by time alone. PROCESSING never passes.
     fn age(&mut self, now: Timestamp) {
-        let over = |kept: Option<Duration>| kept.is_some_and(|kept| now >= self.row.created.plus(kept));
-        match self.row.state {
-            RowState::Processing | RowState::Rejected => {}
-            RowState::Succeeded | RowState::Failed if over(self.terms.forget_after) => self.gone = true,
-            RowState::Succeeded | RowState::Failed if over(self.terms.result_for) => self.row.body = None,
-            RowState::Succeeded | RowState::Failed => {}
+        if self.over(self.terms.result_for, now) {
+            self.row.body = None;
         }
     }
 
@@ -161,23 +232,6 @@ impl Entry {
         row.body = fits.then(|| answer.bytes().to_vec());
         row.updated = now;
         self.leased_until = None;
-    }
-}
-
-impl Row {
-    fn new(key: &str, contents: Option<String>, state: RowState, fence: u64, now: Timestamp) -> Self {
-        Self {
-            key: key.to_owned(),
-            contents,
-            state,
-            begun: false,
-            status: None,
-            body: None,
-            headers: Vec::new(),
-            fence,
-            created: now,
-            updated: now,
-        }
     }
 }
 
@@ -202,42 +256,54 @@ impl Ledger for MemoryLedger {
     }
 
     fn release(&self, claim: &Claim) -> BoxFuture<'_, Result<(), LedgerError>> {
-        ready(self.with(claim, |entry, _| entry.gone = true))
+        let mut book = self.lock();
+        let now = self.now();
+        if book.own(claim, now).is_none() {
+            return ready(Err(LedgerError::fenced(claim)));
+        }
+        if let Some(at) = book.keys.get_mut(&claim.key).and_then(|place| place.row.take()) {
+            book.rows.remove(&at);
+        }
+        ready(Ok(()))
     }
 
     fn read(&self, key: &str) -> BoxFuture<'_, Result<Option<Row>, LedgerError>> {
-        let (mut book, now) = (self.lock(), self.now());
-        ready(Ok(book.standing(key, now).map(|entry| entry.row.clone())))
+        let mut book = self.lock();
+        let now = self.now();
+        ready(Ok(book.standing(key, now).map(|(entry, _)| entry.row.clone())))
     }
 
     fn tombstone(&self, key: &str, answer: &Reply, terms: Terms) -> BoxFuture<'_, Result<Option<Row>, LedgerError>> {
-        let (mut book, now) = (self.lock(), self.now());
-        let there = book.standing(key, now).map(|entry| entry.row.clone());
+        let mut book = self.lock();
+        let now = self.now();
+        let there = book.standing(key, now).map(|(entry, _)| entry.row.clone());
         if there.is_none() {
-            book.claim_new(Ask::new(key, "").on(terms), now);
-            if let Some(entry) = book.standing(key, now) {
-                entry.row.contents = None;
-                entry.finish(answer, now);
-            }
+            book.close(key, answer, terms, now);
         }
         ready(Ok(there))
     }
 
     fn overrule(&self, key: &str, answer: &Reply) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        let (mut book, now) = (self.lock(), self.now());
-        let processing = book.standing(key, now).filter(|entry| entry.row.state == RowState::Processing);
-        let overruled = processing.map(|entry| {
-            entry.row.fence += 1;
-            entry.finish(answer, now);
-        });
+        let mut book = self.lock();
+        let now = self.now();
+        let standing = book.standing(key, now);
+        let overruled = standing
+            .filter(|(entry, _)| entry.row.state == RowState::Processing)
+            .map(|(entry, fence)| {
+                *fence += 1;
+                entry.row.fence = *fence;
+                entry.finish(answer, now);
+            });
         ready(Ok(overruled.is_some()))
     }
 
     fn rows(&self) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
-        let (mut book, now) = (self.lock(), self.now());
-        book.rows.iter_mut().for_each(|entry| entry.age(now));
-        let there = book.rows.iter().filter(|entry| !entry.gone);
-        ready(Ok(there.map(|entry| entry.row.clone()).collect()))
+        let mut book = self.lock();
+        let now = self.now();
+        // A row that goes here leaves its key's place behind, which `standing` clears.
+        book.rows.retain(|_, entry| !entry.forgotten(now));
+        book.rows.values_mut().for_each(|entry| entry.age(now));
+        ready(Ok(book.rows.values().map(|entry| entry.row.clone()).collect()))
     }
 
     fn turn_clock(&self, millis: i64) {

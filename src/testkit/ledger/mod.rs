@@ -4,9 +4,13 @@
 //! answer. Whoever asked "still processing?" first would tell a client to wait for an order that is not its own.
 
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod wait;
 
 pub use memory::MemoryLedger;
+#[cfg(feature = "redis")]
+pub use redis::RedisLedger;
 pub(crate) use wait::wait;
 
 use crate::clock::Timestamp;
@@ -221,6 +225,21 @@ pub struct Row {
 }
 
 impl Row {
+    pub(super) fn new(key: &str, contents: Option<String>, state: RowState, fence: u64, now: Timestamp) -> Self {
+        Self {
+            key: key.to_owned(),
+            contents,
+            state,
+            begun: false,
+            status: None,
+            body: None,
+            headers: Vec::new(),
+            fence,
+            created: now,
+            updated: now,
+        }
+    }
+
     /// The stored answer, if it is still there.
     pub fn answer(&self) -> Option<Reply> {
         Some(Reply::stored(self.status?, self.headers.clone(), self.body.clone()?))
