@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::counter::{Counter, Keys};
 use super::desk::Desk;
@@ -15,6 +16,7 @@ pub struct DeskBuilder {
     keys: Keys,
     ledger: Arc<dyn Ledger>,
     terms: Terms,
+    waits: Option<Duration>,
     listen: Option<SocketAddr>,
 }
 
@@ -24,6 +26,7 @@ impl DeskBuilder {
             keys: Keys::Heeded,
             ledger: Arc::new(MemoryLedger::new()),
             terms: Terms::default(),
+            waits: None,
             listen: None,
         }
     }
@@ -43,6 +46,15 @@ impl DeskBuilder {
     /// How long the ledger keeps what. Default: for ever, without a lease.
     pub fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
+        self
+    }
+
+    /// Lets a request wait while its key's first one is still processed, instead of answering 409 at once: it gets the replay when the work is
+    /// done. Where that is later than `at_most`, or never, it gets the 409 after `at_most`.
+    ///
+    /// How long is decided when the request comes: [`Desk::finish`] does not end a wait.
+    pub fn waits(mut self, at_most: Duration) -> Self {
+        self.waits = Some(at_most);
         self
     }
 
@@ -66,6 +78,6 @@ impl DeskBuilder {
     }
 
     async fn open(self, listener: Option<TcpListener>) -> Desk {
-        Desk::open(listener, Counter::new(self.keys, self.terms, self.ledger)).await
+        Desk::open(listener, Counter::new(self.keys, self.terms, self.waits, self.ledger)).await
     }
 }

@@ -4,21 +4,24 @@
 //! wiremock handles one request at a time under its own lock, so nothing here may wait: a late answer is a delay that
 //! wiremock keeps outside that lock.
 
+use crate::clock::monotonic;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::compare::{Contents, Unreadable};
-use super::fault::{Script, Situation};
 use super::key::BadKey;
 use super::ledger::{Ask, Claim, Claimed, Ledger, LedgerError, RowState, Terms, wait};
 use super::log::{Decision, Kind, Log};
 use super::reply::Reply;
 use super::route::{Lookup, Route, Served, Work, json_of, route};
+use super::script::{Performance, Script, Situation, Turn, unauthorized};
 use super::seen::{Did, Seen};
-use super::shop::{Shop, not_found};
+use super::shop::{Shop, Sight, not_found};
+use super::underway::{SlowWork, StuckWork, Underway};
 
 /// Whether the desk looks at keys at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,34 +41,30 @@ pub(crate) struct Effect {
     pub(crate) order_id: Option<String>,
 }
 
-/// Work whose key is taken and which is not done.
-struct StuckWork {
-    claim: Claim,
-    seen: Seen,
-    work: Work,
-}
-
 pub(crate) struct Counter {
     keys: Keys,
     terms: Terms,
+    /// How long a request waits for the work under its key; `None`: not at all.
+    waits: Option<Duration>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) log: Log,
     shop: Mutex<Shop>,
-    script: Mutex<Script>,
+    script: Mutex<Performance>,
     served: Mutex<Vec<Arc<Served>>>,
     on_request: Mutex<Vec<Hook>>,
     after_commit: Mutex<Vec<Hook>>,
     effects: Mutex<Vec<Effect>>,
-    stuck: Mutex<Vec<StuckWork>>,
+    underway: Mutex<Underway>,
     /// What panicked in the test's own code, for the assertions to report.
     panics: Mutex<Vec<String>>,
 }
 
 impl Counter {
-    pub(crate) fn new(keys: Keys, terms: Terms, ledger: Arc<dyn Ledger>) -> Self {
+    pub(crate) fn new(keys: Keys, terms: Terms, waits: Option<Duration>, ledger: Arc<dyn Ledger>) -> Self {
         Self {
             keys,
             terms,
+            waits,
             ledger,
             log: Log::default(),
             shop: Mutex::default(),
@@ -74,13 +73,14 @@ impl Counter {
             on_request: Mutex::default(),
             after_commit: Mutex::default(),
             effects: Mutex::default(),
-            stuck: Mutex::default(),
+            underway: Mutex::default(),
             panics: Mutex::default(),
         }
     }
 
     /// Receives a request: hooks, then the decision, then the log. The only way in.
     pub(crate) fn receive(&self, request: &wiremock::Request) -> Decision {
+        self.do_what_is_due();
         let seen = self.log.arrive(request);
         let decision = self
             .call_hooks(&self.on_request, &seen)
@@ -96,7 +96,10 @@ impl Counter {
             Route::Write(work) => self.decide_order(seen, work),
             Route::Read(lookup) => {
                 self.log.identify(seen.number, Kind::Lookup, None);
-                self.look_up(&lookup)
+                match lock(&self.script).refuses(seen.header("authorization")) {
+                    true => Decision::answer(Did::Nothing, unauthorized()),
+                    false => self.look_up(&lookup),
+                }
             }
             Route::Stray => Decision::answer(Did::Nothing, no_such_endpoint(seen)),
         }
@@ -106,19 +109,39 @@ impl Counter {
     fn decide_order(&self, seen: &Seen, work: Work) -> Decision {
         let contents = Contents::read(&seen.method, &seen.target(), &seen.body);
         self.log.identify(seen.number, Kind::Order, contents.clone().ok());
-        let situation = lock(&self.script).next();
-        match situation {
-            Situation::Instead(reply) => return Decision::answer(Did::Nothing, reply),
+        let Some(situation) = self.take_turn(seen) else {
+            return Decision::answer(Did::Nothing, unauthorized());
+        };
+        match &*situation {
+            Situation::Instead(reply) => return Decision::answer(Did::Nothing, reply.clone()),
+            Situation::ExpireCredential => return Decision::answer(Did::Nothing, unauthorized()),
             Situation::LoseRequest => return Decision::lost(Did::Nothing),
             _ => {}
         }
         let honest = self.ask_ledger(seen, contents, work, &situation);
-        match situation {
+        match &*situation {
             Situation::CommitThenLose => Decision::lost(honest.did),
-            Situation::CommitThenReply(reply) => Decision::answer(honest.did, reply),
-            Situation::Late(delay) => Decision { delay, ..honest },
+            Situation::CommitThenReply(reply) | Situation::CommitUnstored(reply) => Decision::answer(honest.did, reply.clone()),
+            Situation::Late(delay) => Decision { delay: *delay, ..honest },
             _ => honest,
         }
+    }
+
+    /// What the script has for this request, with the ledger's clock turned as it says; none for a credential that it has let expire.
+    fn take_turn(&self, seen: &Seen) -> Option<Arc<Situation>> {
+        let credential = seen.header("authorization");
+        let mut script = lock(&self.script);
+        if script.refuses(credential) {
+            return None;
+        }
+        let Turn { situation, clock, played } = script.next(seen.key.as_deref());
+        if *situation == Situation::ExpireCredential {
+            script.expire(credential);
+        }
+        drop(script);
+        clock.into_iter().for_each(|millis| self.ledger.turn_clock(millis));
+        self.log.played(seen.number, played);
+        Some(situation)
     }
 
     fn ask_ledger(&self, seen: &Seen, contents: Result<Contents, Unreadable>, work: Work, situation: &Situation) -> Decision {
@@ -144,7 +167,7 @@ impl Counter {
                 replayed: true,
                 ..Decision::answer(Did::Replayed, reply.header("Idempotent-Replayed", "true"))
             },
-            Ok(Claimed::InFlight) => Decision::answer(Did::InFlight, in_flight()),
+            Ok(Claimed::InFlight) => self.wait_or_not(&key),
             Ok(Claimed::Uncertain) => Decision::answer(Did::InFlight, uncertain()),
             Ok(Claimed::ResultGone) => Decision::answer(Did::ResultGone, result_gone()),
             Ok(Claimed::Conflict) => Decision::answer(Did::Conflict, conflict()),
@@ -155,11 +178,8 @@ impl Counter {
     fn work_under(&self, claim: Claim, seen: &Seen, work: Work, situation: &Situation) -> Decision {
         match situation {
             Situation::Stuck => {
-                lock(&self.stuck).push(StuckWork {
-                    claim,
-                    seen: seen.clone(),
-                    work,
-                });
+                let seen = seen.clone();
+                lock(&self.underway).stick(StuckWork { claim, seen, work });
                 return Decision::lost(Did::Stuck);
             }
             Situation::Store(reply) => {
@@ -171,14 +191,89 @@ impl Counter {
         if let Err(error) = wait(self.ledger.begin(&claim)) {
             return Decision::answer(Did::Nothing, no_ledger(&error));
         }
-        match catch_unwind(AssertUnwindSafe(|| self.perform(&work, seen))) {
-            Ok(reply) => self.complete(&claim, seen, reply),
+        match catch_unwind(AssertUnwindSafe(|| self.perform(&work, seen, Sight::under(situation)))) {
+            Ok((reply, effect)) => match situation {
+                Situation::Slow(time) => self.work_slowly(Some(claim), seen, reply, effect, *time),
+                Situation::CommitUnstored(_) => {
+                    self.took_effect(effect);
+                    drop(wait(self.ledger.release(&claim)));
+                    self.committed(seen, Did::NotStored, reply)
+                }
+                _ => {
+                    self.took_effect(effect);
+                    self.complete(&claim, seen, reply)
+                }
+            },
             Err(panic) => {
                 // A ledger that can't be reached keeps the key processing, which orders nothing twice.
                 drop(wait(self.ledger.release(&claim)));
                 self.panicked("handler", seen, panic.as_ref())
             }
         }
+    }
+
+    /// A request whose key's work goes on: 409, or the replay once it is done, if that is soon enough for a desk that waits.
+    fn wait_or_not(&self, key: &str) -> Decision {
+        let Some(at_most) = self.waits else {
+            return Decision::answer(Did::InFlight, in_flight());
+        };
+        match lock(&self.underway).coming(key, monotonic()) {
+            Some((reply, delay)) if delay <= at_most => Decision {
+                delay,
+                ..self.replay_to_come(&reply)
+            },
+            _ => Decision {
+                delay: at_most,
+                ..Decision::answer(Did::InFlight, in_flight())
+            },
+        }
+    }
+
+    /// The replay of what is not stored yet, as the ledger will keep it.
+    fn replay_to_come(&self, reply: &Reply) -> Decision {
+        if self.terms.body_max.is_some_and(|max| reply.bytes().len() > max) {
+            return Decision::answer(Did::ResultGone, result_gone());
+        }
+        let stored = Reply::stored(reply.code(), reply.kept_headers(), reply.bytes().to_vec());
+        Decision {
+            replayed: true,
+            ..Decision::answer(Did::Replayed, stored.header("Idempotent-Replayed", "true"))
+        }
+    }
+
+    /// Keeps the work under way until it is due; only its answer is settled already, since it has to be given before the delay.
+    fn work_slowly(&self, claim: Option<Claim>, seen: &Seen, reply: Reply, effect: Option<Effect>, time: Duration) -> Decision {
+        lock(&self.underway).slow_down(SlowWork {
+            claim,
+            number: seen.number,
+            reply: reply.clone(),
+            effect,
+            due: monotonic().checked_add(time),
+        });
+        Decision {
+            delay: time,
+            ..Decision::answer(Did::Stuck, reply)
+        }
+    }
+
+    /// Does what should have been done by now. To be called before anybody looks.
+    pub(crate) fn do_what_is_due(&self) {
+        let due = lock(&self.underway).take_due(monotonic());
+        due.into_iter().for_each(|work| self.end_slow(work));
+    }
+
+    fn end_slow(&self, work: SlowWork) {
+        if let Some(order_id) = work.effect.as_ref().and_then(|effect| effect.order_id.as_ref()) {
+            lock(&self.shop).unhide(order_id);
+        }
+        self.took_effect(work.effect);
+        let did = match work.claim.map(|claim| wait(self.ledger.complete(&claim, &work.reply))) {
+            None => Did::Deaf,
+            Some(Ok(())) => Did::Claimed,
+            // Fenced out meanwhile, it is late work: done, and never heard of again.
+            Some(Err(_)) => Did::NotStored,
+        };
+        self.log.did(work.number, did);
     }
 
     /// The work is done. What could not be stored is not told as done: the key is processing until an operator looks.
@@ -196,31 +291,39 @@ impl Counter {
             Situation::Store(reply) => return Decision::answer(Did::Deaf, reply.clone()),
             _ => {}
         }
-        match catch_unwind(AssertUnwindSafe(|| self.perform(work, seen))) {
-            Ok(reply) => self.committed(seen, Did::Deaf, reply),
+        match catch_unwind(AssertUnwindSafe(|| self.perform(work, seen, Sight::under(situation)))) {
+            Ok((reply, effect)) => match situation {
+                Situation::Slow(time) => self.work_slowly(None, seen, reply, effect, *time),
+                _ => {
+                    self.took_effect(effect);
+                    self.committed(seen, Did::Deaf, reply)
+                }
+            },
             Err(panic) => self.panicked("handler", seen, panic.as_ref()),
         }
     }
 
-    /// Does the work. What is answered below 400 took effect.
-    fn perform(&self, work: &Work, seen: &Seen) -> Reply {
+    /// Does the work. What is answered below 400 takes effect.
+    fn perform(&self, work: &Work, seen: &Seen, sight: Sight) -> (Reply, Option<Effect>) {
         let (reply, order_id) = match work {
             Work::Place => {
-                let (reply, id) = lock(&self.shop).place(fields(seen));
+                let (reply, id) = lock(&self.shop).place(fields(seen), sight);
                 (reply, Some(id))
             }
             Work::Amend { order_id } => (lock(&self.shop).amend(order_id, fields(seen)), Some(order_id.clone())),
             Work::Cancel { order_id } => (lock(&self.shop).cancel(order_id), Some(order_id.clone())),
             Work::Serve(served, request) => (served.call(request).or_unspeakable(), None),
         };
-        if reply.code() < 400 {
-            lock(&self.effects).push(Effect {
-                key: seen.key.clone(),
-                number: seen.number,
-                order_id,
-            });
-        }
-        reply
+        let effect = (reply.code() < 400).then(|| Effect {
+            key: seen.key.clone(),
+            number: seen.number,
+            order_id,
+        });
+        (reply, effect)
+    }
+
+    fn took_effect(&self, effect: Option<Effect>) {
+        lock(&self.effects).extend(effect);
     }
 
     fn committed(&self, seen: &Seen, did: Did, reply: Reply) -> Decision {
@@ -264,14 +367,16 @@ impl Counter {
         effect.order_id.clone()
     }
 
-    /// Ends the work stuck under a key. Says whether there was any.
+    /// Ends the work stuck under a key, or slow. Says whether there was any.
     pub(crate) fn finish(&self, key: &str) -> Option<()> {
-        let StuckWork { claim, seen, work } = {
-            let mut stuck = lock(&self.stuck);
-            let place = stuck.iter().position(|stuck| stuck.claim.key() == key)?;
-            stuck.remove(place)
+        let stuck = lock(&self.underway).take_stuck(key);
+        let Some(StuckWork { claim, seen, work }) = stuck else {
+            let slow = lock(&self.underway).take_slow(key)?;
+            self.end_slow(slow);
+            return Some(());
         };
-        let reply = self.perform(&work, &seen);
+        let (reply, effect) = self.perform(&work, &seen, Sight::Open);
+        self.took_effect(effect);
         // Fenced out meanwhile, it is late work: done, and never heard of again.
         drop(wait(self.ledger.complete(&claim, &reply)));
         Some(())
@@ -294,7 +399,7 @@ impl Counter {
     }
 
     pub(crate) fn play(&self, script: Script) {
-        *lock(&self.script) = script;
+        *lock(&self.script) = Performance::of(script);
     }
 
     pub(crate) fn script_left(&self) -> usize {
@@ -314,15 +419,26 @@ impl Counter {
     }
 
     pub(crate) fn orders(&self) -> Vec<Value> {
+        self.do_what_is_due();
         lock(&self.shop).orders()
     }
 
     pub(crate) fn effects(&self) -> Vec<Effect> {
+        self.do_what_is_due();
         lock(&self.effects).clone()
     }
 
     pub(crate) fn panics(&self) -> Vec<String> {
         lock(&self.panics).clone()
+    }
+}
+
+impl Sight {
+    fn under(situation: &Situation) -> Self {
+        match situation {
+            Situation::Slow(_) => Self::Hidden,
+            _ => Self::Open,
+        }
     }
 }
 

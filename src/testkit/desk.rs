@@ -9,12 +9,12 @@ use wiremock::{Match, Mock, MockServer, ResponseTemplate, matchers};
 
 use super::builder::DeskBuilder;
 use super::counter::{Counter, Hook};
-use super::fault::Script;
 use super::ledger::{Ledger, Row, wait};
 use super::link::{Breaks, Link};
 use super::log::{Decision, Kind};
 use super::reply::Reply;
 use super::route::{Request, Served};
+use super::script::Script;
 use super::seen::Seen;
 use super::suspicion::{Suspicion, suspicions};
 
@@ -101,7 +101,10 @@ impl Desk {
 
 /// Arranging.
 impl Desk {
-    /// Plays this script from the next order on. What was left of an earlier script is forgotten.
+    /// Plays this script from the next order on. What was left of an earlier script is forgotten, and so are the keys it had met and the
+    /// credentials it let expire.
+    ///
+    /// As text: `desk.script("lose reply; 503 x2; ok".parse()?)`.
     pub fn script(&self, script: Script) {
         self.counter.play(script);
     }
@@ -146,18 +149,18 @@ impl Desk {
     /// Calls `hook` when the work of a request is done and stored, before its answer leaves: the moment at which a
     /// crash of the client hurts most.
     ///
-    /// Not called for replays, nor for work that gets stuck. Otherwise like [`Desk::on_request`].
+    /// Not called for replays, nor for work that gets stuck or is slow. Otherwise like [`Desk::on_request`].
     pub fn after_commit(&self, hook: impl Fn(&Seen) + Send + Sync + 'static) {
         let hook: Hook = Arc::new(hook);
         self.counter.after_commit(hook);
     }
 
-    /// Lets the work end that [`Script::get_stuck`] left under this key: now it is done, and the next request under
+    /// Lets the work end that [`Script::get_stuck`] or [`Script::slow`] left under this key: now it is done, and the next request under
     /// the key gets the stored answer as a replay. It is done on the thread that calls this; hooks are not called.
     ///
     /// # Errors
     ///
-    /// [`NothingStuck`] if no work is stuck under this key.
+    /// [`NothingStuck`] if no work is stuck or slow under this key.
     pub fn finish(&self, key: &str) -> Result<(), NothingStuck> {
         self.counter.finish(key).ok_or_else(|| NothingStuck { key: key.to_owned() })
     }
@@ -197,16 +200,18 @@ impl Desk {
 
     /// What a careful client would not have done, in the order it happened. Empty for a good one.
     pub fn suspicions(&self) -> Vec<Suspicion> {
+        self.counter.do_what_is_due();
         suspicions(&self.counter.log.entries())
     }
 
-    /// How many situations of the script are still to come.
+    /// How many steps of the script are still to come: of its sequence and of the rules that are used up. What happens sometimes counts 0.
     pub fn script_left(&self) -> usize {
         self.counter.script_left()
     }
 
     /// The ledger.
     pub fn ledger(&self) -> &Arc<dyn Ledger> {
+        self.counter.do_what_is_due();
         &self.counter.ledger
     }
 
@@ -217,6 +222,7 @@ impl Desk {
     /// If the ledger can't be read.
     #[track_caller]
     pub fn row(&self, key: &str) -> Option<Row> {
+        self.counter.do_what_is_due();
         match wait(self.counter.ledger.read(key)) {
             Ok(row) => row,
             Err(error) => self.fail(&error.to_string()),
@@ -230,6 +236,7 @@ impl Desk {
     /// If the ledger can't be read.
     #[track_caller]
     pub fn rows(&self) -> Vec<Row> {
+        self.counter.do_what_is_due();
         match wait(self.counter.ledger.rows()) {
             Ok(rows) => rows,
             Err(error) => self.fail(&error.to_string()),
@@ -247,6 +254,7 @@ impl Desk {
     }
 
     fn seen(&self, wanted: impl Fn(Kind, &Seen) -> bool) -> Vec<Seen> {
+        self.counter.do_what_is_due();
         let entries = self.counter.log.entries();
         let wanted = entries.into_iter().filter(|entry| wanted(entry.kind, &entry.seen));
         wanted.map(|entry| entry.seen).collect()
@@ -299,9 +307,24 @@ impl Desk {
         let orders = self.orders();
         let like_that = orders.iter().filter(|order| which(order)).count();
         if like_that != 1 {
-            let orders: Vec<String> = orders.iter().map(|order| format!("\n  {order}")).collect();
             let all = orders.len();
-            self.fail(&format!("one order: {like_that} of {all} orders are like that{}", orders.concat()));
+            self.fail(&format!("one order: {like_that} of {all} orders are like that{}", listed(&orders)));
+        }
+    }
+
+    /// Asserts that there is exactly one order in all, as it stands now, and that it is like that.
+    ///
+    /// # Panics
+    ///
+    /// If there is none, or more than one, or it is not like that.
+    #[track_caller]
+    pub fn assert_exactly_one_order(&self, which: impl Fn(&Value) -> bool) {
+        self.assert_no_panics();
+        let orders = self.orders();
+        match orders.as_slice() {
+            [order] if which(order) => {}
+            [_] => self.fail(&format!("exactly one order: it is not like that{}", listed(&orders))),
+            _ => self.fail(&format!("exactly one order: there are {}{}", orders.len(), listed(&orders))),
         }
     }
 
@@ -320,7 +343,7 @@ impl Desk {
         }
     }
 
-    /// Asserts that every situation of the script came up. A fault that never happened proves nothing.
+    /// Asserts that every step of the script came up that is [counted](Desk::script_left). A fault that never happened proves nothing.
     ///
     /// # Panics
     ///
@@ -357,6 +380,11 @@ impl fmt::Debug for Desk {
             .field("orders", &self.orders().len())
             .finish_non_exhaustive()
     }
+}
+
+/// Orders for a failed assertion, a line each.
+fn listed(orders: &[Value]) -> String {
+    orders.iter().map(|order| format!("\n  {order}")).collect()
 }
 
 /// There was no work to finish under a key.

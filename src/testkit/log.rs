@@ -98,12 +98,25 @@ impl Log {
     /// Adds what became of the request.
     pub(crate) fn settle(&self, number: usize, decision: &Decision) {
         self.change(number, |entry| {
-            entry.seen.did = decision.did;
+            // Slow work may be done by now, and have said so.
+            if entry.seen.did == Did::Nothing {
+                entry.seen.did = decision.did;
+            }
             entry.seen.status = decision.reply.as_ref().map(Reply::code);
             entry.seen.replayed = decision.replayed;
             // A delay beyond the end of time is no answer.
             entry.answered = monotonic().checked_add(decision.delay).filter(|_| decision.reply.is_some());
         });
+    }
+
+    /// Adds which steps of the script were played on the request.
+    pub(crate) fn played(&self, number: usize, played: Option<String>) {
+        self.change(number, |entry| entry.seen.played = played);
+    }
+
+    /// Corrects what the ledger did, once that is known.
+    pub(crate) fn did(&self, number: usize, did: Did) {
+        self.change(number, |entry| entry.seen.did = did);
     }
 
     pub(crate) fn entries(&self) -> Vec<Entry> {

@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when; [`Reply`] is an answer;
+//! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when, as calls or as text; [`Reply`] is an answer;
 //! [`Ledger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
 //! [`Seen`] is one request with what became of it; [`Suspicion`] is what smells. [`Link`] is a wire that breaks, in front of a desk or of any
 //! server; [`CrashDisk`] is a disk that does, under a journal.
@@ -42,27 +42,28 @@ mod compare;
 mod counter;
 mod crash_disk;
 mod desk;
-mod fault;
 mod key;
 mod ledger;
 mod link;
 mod log;
 mod reply;
 mod route;
+mod script;
 mod seen;
 mod shop;
 mod suspicion;
+mod underway;
 
 pub use builder::DeskBuilder;
 pub use compare::{Contents, Unreadable};
 pub use crash_disk::{CrashDisk, EveryCall, Fault, Kept};
 pub use desk::{Desk, NothingStuck};
-pub use fault::Script;
 #[cfg(feature = "redis")]
 pub use ledger::RedisLedger;
 pub use ledger::{Ask, Claim, Claimed, Ledger, LedgerError, MemoryLedger, Row, RowState, Terms};
 pub use link::{Breaks, Fate, HangUp, Link, Passage};
 pub use reply::Reply;
 pub use route::Request;
+pub use script::{BadScript, Script};
 pub use seen::{Did, Seen};
 pub use suspicion::Suspicion;

@@ -1,5 +1,6 @@
 //! What is said back to a request: status, headers, body, and the problem+json in which the desk says no.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
@@ -118,6 +119,25 @@ impl Reply {
         Self { status, headers, body }
     }
 
+    /// The first header line of that name, spelt just so.
+    pub(crate) fn line(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(line, _)| line == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The whole reply as one line of JSON; [`Written`] reads it back.
+    pub(crate) fn written(&self) -> String {
+        let text = std::str::from_utf8(&self.body).ok();
+        let written = Written {
+            status: self.status,
+            headers: self.headers.clone(),
+            body: text.filter(|text| !text.is_empty()).map(str::to_owned),
+            bytes: text.is_none().then(|| self.body.clone()),
+        };
+        // It has nothing in it that JSON could not hold.
+        serde_json::to_string(&written).unwrap_or_default()
+    }
+
     /// The same reply, or a 500 that says why this one cannot be said in HTTP.
     pub(crate) fn or_unspeakable(self) -> Self {
         match self.unspeakable() {
@@ -134,11 +154,39 @@ impl Reply {
         })
     }
 
-    fn unspeakable(&self) -> Option<String> {
+    /// Why HTTP can't say this, if it can't.
+    pub(crate) fn unspeakable(&self) -> Option<String> {
         if !(200..=999).contains(&self.status) {
             return Some(format!("{} is no final HTTP status", self.status));
         }
         self.headers.iter().find_map(|(name, value)| unspeakable_header(name, value))
+    }
+}
+
+/// A reply as it is written down: exactly these headers and this body, as text or as bytes.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Written {
+    status: u16,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    headers: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<Vec<u8>>,
+}
+
+impl TryFrom<Written> for Reply {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let body = match (written.body, written.bytes) {
+            (Some(_), Some(_)) => return Err("a reply has a `body` or `bytes`, not both".to_owned()),
+            (Some(text), None) => text.into_bytes(),
+            (None, bytes) => bytes.unwrap_or_default(),
+        };
+        let reply = Self::stored(written.status, written.headers, body);
+        reply.unspeakable().map_or(Ok(reply), Err)
     }
 }
 

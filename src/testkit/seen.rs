@@ -38,6 +38,8 @@ pub struct Seen {
     pub status: Option<u16>,
     /// Whether the answer carried `Idempotent-Replayed: true`.
     pub replayed: bool,
+    /// The steps of the script that were played on it, as they are written; `None` if it was served by no step.
+    pub played: Option<String>,
     headers: Vec<(String, String)>,
 }
 
@@ -58,6 +60,7 @@ impl Seen {
             did: Did::Nothing,
             status: None,
             replayed: false,
+            played: None,
             headers: header_lines(request),
         };
         seen.key = seen.usable_key().ok();
@@ -113,9 +116,13 @@ impl fmt::Display for Seen {
             self.did,
         )?;
         match self.status {
-            Some(status) if self.replayed => write!(f, "answered {status}, replayed"),
-            Some(status) => write!(f, "answered {status}"),
-            None => f.write_str("closed without an answer"),
+            Some(status) if self.replayed => write!(f, "answered {status}, replayed")?,
+            Some(status) => write!(f, "answered {status}")?,
+            None => f.write_str("closed without an answer")?,
+        }
+        match &self.played {
+            Some(played) => write!(f, " | script: {played}"),
+            None => Ok(()),
         }
     }
 }
@@ -130,7 +137,8 @@ pub enum Did {
     Nothing,
     /// Took the key, did the work (or refused it for good) and stored the answer.
     Claimed,
-    /// Took the key; the work never ended (or not before [`Desk::finish`](super::Desk::finish)).
+    /// Took the key; the work never ended (or not before [`Desk::finish`](super::Desk::finish)), or is [slow](super::Script::slow) and not
+    /// done yet.
     Stuck,
     /// Knew the key and brought out the stored answer.
     Replayed,
@@ -140,7 +148,7 @@ pub enum Did {
     Conflict,
     /// Knew the key, and had no answer to bring out any more.
     ResultGone,
-    /// Took the key, and the work was done; its answer could not be stored.
+    /// Took the key, and the work was done; its answer could not be stored, or the script [forgot](super::Script::commit_then_forget) it.
     NotStored,
     /// There is none: a deaf desk does the work without looking at the key.
     Deaf,
@@ -153,7 +161,7 @@ impl fmt::Display for Did {
         f.write_str(match self {
             Self::Nothing => "untouched",
             Self::Claimed => "claimed, done and stored",
-            Self::Stuck => "claimed, never finished",
+            Self::Stuck => "claimed, not finished",
             Self::Replayed => "stored answer replayed",
             Self::InFlight => "still processing",
             Self::Conflict => "other contents under this key",

@@ -10,8 +10,17 @@ pub(crate) struct Shop {
     orders: Vec<Order>,
 }
 
+/// Whether an order can be seen from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    Open,
+    /// Its number is given, and it is nobody's to see until [`Shop::unhide`].
+    Hidden,
+}
+
 #[derive(Debug)]
 struct Order {
+    sight: Sight,
     id: String,
     version: u64,
     body: Map<String, Value>,
@@ -19,12 +28,13 @@ struct Order {
 
 impl Shop {
     /// Places an order: the posted fields plus `order_id` and `status`, which are the shop's to say.
-    pub(crate) fn place(&mut self, fields: Map<String, Value>) -> (Reply, String) {
+    pub(crate) fn place(&mut self, fields: Map<String, Value>, sight: Sight) -> (Reply, String) {
         let id = format!("ord-{}", self.orders.len() + 1);
         let mut body = fields;
         body.insert("order_id".to_owned(), json!(id));
         body.insert("status".to_owned(), json!("accepted"));
         let order = Order {
+            sight,
             id: id.clone(),
             version: 1,
             body,
@@ -54,7 +64,7 @@ impl Shop {
 
     /// The order as it stands, or 404.
     pub(crate) fn show(&self, id: &str) -> Reply {
-        match self.orders.iter().find(|order| order.id == id) {
+        match self.in_sight().find(|order| order.id == id) {
             Some(order) => order.reply(200),
             None => not_found(),
         }
@@ -62,11 +72,22 @@ impl Shop {
 
     /// All orders as they stand, oldest first.
     pub(crate) fn orders(&self) -> Vec<Value> {
-        self.orders.iter().map(|order| Value::Object(order.body.clone())).collect()
+        self.in_sight().map(|order| Value::Object(order.body.clone())).collect()
+    }
+
+    /// The order is placed now.
+    pub(crate) fn unhide(&mut self, id: &str) {
+        if let Some(order) = self.orders.iter_mut().find(|order| order.id == id) {
+            order.sight = Sight::Open;
+        }
+    }
+
+    fn in_sight(&self) -> impl Iterator<Item = &Order> {
+        self.orders.iter().filter(|order| order.sight == Sight::Open)
     }
 
     fn change(&mut self, id: &str, change: impl FnOnce(&mut Order)) -> Reply {
-        let Some(order) = self.orders.iter_mut().find(|order| order.id == id) else {
+        let Some(order) = self.orders.iter_mut().find(|order| order.id == id && order.sight == Sight::Open) else {
             return not_found();
         };
         if order.is_cancelled() {

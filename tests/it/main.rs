@@ -41,6 +41,7 @@ mod model;
 mod power_cut;
 mod props;
 mod resume;
+mod script;
 mod secrets;
 mod story;
 #[cfg(target_os = "linux")]
