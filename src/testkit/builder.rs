@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::counter::{Counter, Keys};
 use super::desk::Desk;
+use super::dialect::{ServerDialect, Unkind};
 use super::ledger::{Ledger, MemoryLedger, Terms};
 
 /// A [`Desk`] about to be started; made by [`Desk::builder`]. Default: heeds keys, a [`MemoryLedger`] of its own, a free port of
@@ -14,6 +15,8 @@ use super::ledger::{Ledger, MemoryLedger, Terms};
 #[must_use = "a desk that is not started serves nobody"]
 pub struct DeskBuilder {
     keys: Keys,
+    dialect: ServerDialect,
+    unkind: Vec<Unkind>,
     ledger: Arc<dyn Ledger>,
     terms: Terms,
     waits: Option<Duration>,
@@ -24,6 +27,8 @@ impl DeskBuilder {
     pub(crate) fn new() -> Self {
         Self {
             keys: Keys::Heeded,
+            dialect: ServerDialect::default(),
+            unkind: Vec::new(),
             ledger: Arc::new(MemoryLedger::new()),
             terms: Terms::default(),
             waits: None,
@@ -37,13 +42,26 @@ impl DeskBuilder {
         self
     }
 
+    /// Plays this server. Default: [`ServerDialect::Ietf`].
+    pub fn dialect(mut self, dialect: ServerDialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Throws a switch that makes the server harder to live with; several add up, and of two on one matter the later counts.
+    pub fn unkind(mut self, switch: Unkind) -> Self {
+        self.unkind.push(switch);
+        self
+    }
+
     /// Keeps this ledger, which may be shared with other desks.
     pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
         self.ledger = ledger;
         self
     }
 
-    /// How long the ledger keeps what. Default: for ever, without a lease.
+    /// How long the ledger keeps what. Default: as long as the dialect does, for ever in the default one, without a lease. A
+    /// [`Terms::forget_after`] given here goes before the dialect's and before [`Unkind::ForgetsAfter`].
     pub fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
         self
@@ -78,6 +96,10 @@ impl DeskBuilder {
     }
 
     async fn open(self, listener: Option<TcpListener>) -> Desk {
-        Desk::open(listener, Counter::new(self.keys, self.terms, self.waits, self.ledger)).await
+        let mut facts = self.dialect.facts();
+        self.unkind.iter().for_each(|switch| switch.change(&mut facts));
+        let mut terms = self.terms;
+        terms.forget_after = terms.forget_after.or(facts.kept);
+        Desk::open(listener, Counter::new(self.keys, facts, terms, self.waits, self.ledger)).await
     }
 }

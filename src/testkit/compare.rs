@@ -75,6 +75,14 @@ impl Contents {
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// The same without that member of the body: a key that is sent in the body is no part of the order.
+    pub(crate) fn without(mut self, member: Option<&str>) -> Self {
+        if let (Some(member), Body::Json(Json::Object(members))) = (member, &mut self.body) {
+            members.remove(member);
+        }
+        self
+    }
+
     /// Whether the body was JSON.
     pub(crate) fn is_json(&self) -> bool {
         matches!(self.body, Body::Json(_))

@@ -6,18 +6,22 @@
 
 use crate::clock::monotonic;
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::compare::{Contents, Unreadable};
-use super::key::BadKey;
+use super::dialect::{Duplicate, Facts};
+use super::first_sent;
 use super::ledger::{Ask, Claim, Claimed, Ledger, LedgerError, RowState, Terms, wait};
 use super::log::{Decision, Kind, Log};
+use super::operation;
 use super::reply::Reply;
 use super::route::{Lookup, Route, Served, Work, json_of, route};
+use super::scope::{row_key, tenant};
 use super::script::{Performance, Script, Situation, Turn, unauthorized};
 use super::seen::{Did, Seen};
 use super::shop::{Shop, Sight, not_found};
@@ -37,12 +41,16 @@ pub(crate) type Hook = Arc<dyn Fn(&Seen) + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
     pub(crate) key: Option<String>,
+    pub(crate) tenant: Option<String>,
+    /// The ledger's key of it.
+    row_key: Option<String>,
     pub(crate) number: usize,
     pub(crate) order_id: Option<String>,
 }
 
 pub(crate) struct Counter {
     keys: Keys,
+    facts: Facts,
     terms: Terms,
     /// How long a request waits for the work under its key; `None`: not at all.
     waits: Option<Duration>,
@@ -55,14 +63,19 @@ pub(crate) struct Counter {
     after_commit: Mutex<Vec<Hook>>,
     effects: Mutex<Vec<Effect>>,
     underway: Mutex<Underway>,
+    /// The rule of the day by which new orders are refused, as its code.
+    refusal: Mutex<Option<String>>,
+    /// The ledger's keys whose answer was longer than it keeps.
+    too_long: Mutex<BTreeSet<String>>,
     /// What panicked in the test's own code, for the assertions to report.
     panics: Mutex<Vec<String>>,
 }
 
 impl Counter {
-    pub(crate) fn new(keys: Keys, terms: Terms, waits: Option<Duration>, ledger: Arc<dyn Ledger>) -> Self {
+    pub(crate) fn new(keys: Keys, facts: Facts, terms: Terms, waits: Option<Duration>, ledger: Arc<dyn Ledger>) -> Self {
         Self {
             keys,
+            facts,
             terms,
             waits,
             ledger,
@@ -74,6 +87,8 @@ impl Counter {
             after_commit: Mutex::default(),
             effects: Mutex::default(),
             underway: Mutex::default(),
+            refusal: Mutex::default(),
+            too_long: Mutex::default(),
             panics: Mutex::default(),
         }
     }
@@ -81,7 +96,7 @@ impl Counter {
     /// Receives a request: hooks, then the decision, then the log. The only way in.
     pub(crate) fn receive(&self, request: &wiremock::Request) -> Decision {
         self.do_what_is_due();
-        let seen = self.log.arrive(request);
+        let seen = self.log.arrive(request, &self.facts);
         let decision = self
             .call_hooks(&self.on_request, &seen)
             .unwrap_or_else(|| self.decide(&seen))
@@ -92,14 +107,18 @@ impl Counter {
 
     fn decide(&self, seen: &Seen) -> Decision {
         let served = lock(&self.served).clone();
-        match route(seen, &served) {
+        match route(seen, &served, &self.facts) {
             Route::Write(work) => self.decide_order(seen, work),
             Route::Read(lookup) => {
                 self.log.identify(seen.number, Kind::Lookup, None);
                 match lock(&self.script).refuses(seen.header("authorization")) {
                     true => Decision::answer(Did::Nothing, unauthorized()),
-                    false => self.look_up(&lookup),
+                    false => self.look_up(seen, &lookup),
                 }
+            }
+            Route::Withdraw { key } => {
+                self.log.identify(seen.number, Kind::Withdrawal, None);
+                self.withdraw(seen, &key)
             }
             Route::Stray => Decision::answer(Did::Nothing, no_such_endpoint(seen)),
         }
@@ -108,6 +127,7 @@ impl Counter {
     /// The order of things: what the script puts in front, the ledger, what the script puts behind.
     fn decide_order(&self, seen: &Seen, work: Work) -> Decision {
         let contents = Contents::read(&seen.method, &seen.target(), &seen.body);
+        let contents = contents.map(|contents| contents.without(self.facts.key_member()));
         self.log.identify(seen.number, Kind::Order, contents.clone().ok());
         let Some(situation) = self.take_turn(seen) else {
             return Decision::answer(Did::Nothing, unauthorized());
@@ -144,35 +164,105 @@ impl Counter {
         Some(situation)
     }
 
+    /// What the server makes of a request that has reached it.
     fn ask_ledger(&self, seen: &Seen, contents: Result<Contents, Unreadable>, work: Work, situation: &Situation) -> Decision {
-        let key = match (self.keys, seen.usable_key()) {
+        let key = match (self.keys, self.facts.key_of(seen)) {
             (Keys::Ignored, _) => None,
             (Keys::Heeded, Ok(key)) => Some(key),
-            (Keys::Heeded, Err(bad)) => return Decision::answer(Did::Nothing, bad_key(bad)),
+            (Keys::Heeded, Err(bad)) => return self.refuse(Did::Nothing, self.facts.bad_key(bad)),
         };
         let contents = match contents {
             Ok(contents) => contents,
-            Err(why) => return Decision::answer(Did::Nothing, unreadable(&why.to_string())),
+            Err(why) => return self.refuse(Did::Nothing, unreadable(&why.to_string())),
         };
-        if let Some(refusal) = unfit(seen, &contents, &work) {
-            return Decision::answer(Did::Nothing, refusal);
+        let late = self
+            .facts
+            .window
+            .and_then(|window| first_sent::out_of(window, seen, self.ledger.now()));
+        let refused_today = self.refusal_of(&work).filter(|_| self.facts.validates_first);
+        if let Some(refusal) = unfit(seen, &contents, &work).or(late).or(refused_today) {
+            return self.signed(seen, true, self.refuse(Did::Nothing, refusal));
         }
         let Some(key) = key else {
-            return self.work_deaf(seen, &work, situation);
+            return self.work_without_ledger(Did::Deaf, seen, &work, situation);
         };
-        let ask = Ask::new(&key, contents.digest()).on(self.terms);
-        match wait(self.ledger.claim(ask)) {
-            Ok(Claimed::New(claim)) => self.work_under(claim, seen, work, situation),
-            Ok(Claimed::Known(reply)) => Decision {
-                replayed: true,
-                ..Decision::answer(Did::Replayed, reply.header("Idempotent-Replayed", "true"))
-            },
-            Ok(Claimed::InFlight) => self.wait_or_not(&key),
-            Ok(Claimed::Uncertain) => Decision::answer(Did::InFlight, uncertain()),
-            Ok(Claimed::ResultGone) => Decision::answer(Did::ResultGone, result_gone()),
-            Ok(Claimed::Conflict) => Decision::answer(Did::Conflict, conflict()),
-            Err(error) => Decision::answer(Did::Nothing, no_ledger(&error)),
+        let row_key = row_key(&self.facts, seen, &key);
+        // Who doesn't compare contents has none to compare.
+        let contents = self.facts.mismatch.map_or_else(String::new, |_| contents.digest());
+        let ask = Ask::new(&row_key, contents).on(self.terms);
+        let claimed = match wait(self.ledger.claim(ask)) {
+            Ok(claimed) => claimed,
+            Err(LedgerError::Unreachable(_)) if self.facts.fails_open => {
+                return self.work_without_ledger(Did::RanAnyway, seen, &work, situation);
+            }
+            Err(error) => return self.refuse(Did::Nothing, no_ledger(&error)),
+        };
+        let rejected = claimed == Claimed::Conflict;
+        let decision = match claimed {
+            Claimed::New(claim) => self.work_under(claim, seen, work, situation),
+            Claimed::Known(reply) => self.known(&row_key, reply),
+            Claimed::InFlight if self.facts.races => return self.work_without_ledger(Did::RanAnyway, seen, &work, situation),
+            Claimed::InFlight => self.wait_or_not(&row_key),
+            Claimed::Uncertain => self.refuse(Did::InFlight, operation::uncertain(&row_key)),
+            Claimed::ResultGone => self.refuse(Did::ResultGone, self.result_gone(&row_key)),
+            Claimed::Conflict => self.mismatch(&row_key),
+        };
+        self.signed(seen, rejected, decision)
+    }
+
+    /// What a request hears whose work is done: the stored answer, or what this server says instead.
+    fn known(&self, row_key: &str, stored: Reply) -> Decision {
+        if operation::is_word(&stored) {
+            return self.refuse(Did::Closed, stored);
         }
+        let order_id = self.order_of(row_key);
+        let told = match (self.facts.duplicate, &order_id) {
+            _ if stored.code() >= 400 => stored,
+            (Duplicate::Current, Some(order_id)) => lock(&self.shop).show(order_id),
+            (Duplicate::Error(said), _) => {
+                let problem = Reply::problem(said.status, said.code, "there is an order under this key already");
+                return Decision::answer(Did::Duplicate, self.facts.dress(&problem, order_id.as_deref()));
+            }
+            _ => stored,
+        };
+        let marked = self.facts.marker.map(|(name, value)| told.clone().header(name, value));
+        Decision {
+            replayed: marked.is_some(),
+            ..Decision::answer(Did::Replayed, marked.unwrap_or(told))
+        }
+    }
+
+    fn mismatch(&self, row_key: &str) -> Decision {
+        let Some(said) = self.facts.mismatch else {
+            return self.refuse(Did::Conflict, operation::uncertain(row_key));
+        };
+        let row = wait(self.ledger.read(row_key)).ok().flatten();
+        let problem = operation::mismatch(row_key, operation::State::of(row.as_ref()), said.status, said.code);
+        Decision::answer(Did::Conflict, self.facts.dress(&problem, self.order_of(row_key).as_deref()))
+    }
+
+    fn in_flight(&self, row_key: &str) -> Reply {
+        operation::in_flight(row_key, self.facts.in_progress.status, self.facts.in_progress.code)
+    }
+
+    /// Done, and no answer: either its time was over, or it was never kept.
+    fn result_gone(&self, row_key: &str) -> Reply {
+        if self.terms.result_for.is_none() || lock(&self.too_long).contains(row_key) {
+            operation::result_unavailable(row_key)
+        } else {
+            operation::result_expired(row_key)
+        }
+    }
+
+    /// A no of the desk's own, in the words of its dialect.
+    fn refuse(&self, did: Did, problem: Reply) -> Decision {
+        Decision::answer(did, self.facts.dress(&problem, None))
+    }
+
+    fn signed(&self, seen: &Seen, rejected: bool, mut decision: Decision) -> Decision {
+        let replayed = decision.did == Did::Replayed;
+        decision.reply = decision.reply.map(|reply| self.facts.signs(seen, replayed, rejected, reply));
+        decision
     }
 
     fn work_under(&self, claim: Claim, seen: &Seen, work: Work, situation: &Situation) -> Decision {
@@ -189,7 +279,7 @@ impl Counter {
             _ => {}
         }
         if let Err(error) = wait(self.ledger.begin(&claim)) {
-            return Decision::answer(Did::Nothing, no_ledger(&error));
+            return self.refuse(Did::Nothing, no_ledger(&error));
         }
         match catch_unwind(AssertUnwindSafe(|| self.perform(&work, seen, Sight::under(situation)))) {
             Ok((reply, effect)) => match situation {
@@ -213,32 +303,27 @@ impl Counter {
     }
 
     /// A request whose key's work goes on: 409, or the replay once it is done, if that is soon enough for a desk that waits.
-    fn wait_or_not(&self, key: &str) -> Decision {
-        let Some(at_most) = self.waits else {
-            return Decision::answer(Did::InFlight, in_flight());
-        };
-        match lock(&self.underway).coming(key, monotonic()) {
+    fn wait_or_not(&self, row_key: &str) -> Decision {
+        let in_flight = self.refuse(Did::InFlight, self.in_flight(row_key));
+        let Some(at_most) = self.waits else { return in_flight };
+        match lock(&self.underway).coming(row_key, monotonic()) {
             Some((reply, delay)) if delay <= at_most => Decision {
                 delay,
-                ..self.replay_to_come(&reply)
+                ..self.replay_to_come(row_key, &reply)
             },
             _ => Decision {
                 delay: at_most,
-                ..Decision::answer(Did::InFlight, in_flight())
+                ..in_flight
             },
         }
     }
 
     /// The replay of what is not stored yet, as the ledger will keep it.
-    fn replay_to_come(&self, reply: &Reply) -> Decision {
+    fn replay_to_come(&self, row_key: &str, reply: &Reply) -> Decision {
         if self.terms.body_max.is_some_and(|max| reply.bytes().len() > max) {
-            return Decision::answer(Did::ResultGone, result_gone());
+            return self.refuse(Did::ResultGone, operation::result_unavailable(row_key));
         }
-        let stored = Reply::stored(reply.code(), reply.kept_headers(), reply.bytes().to_vec());
-        Decision {
-            replayed: true,
-            ..Decision::answer(Did::Replayed, stored.header("Idempotent-Replayed", "true"))
-        }
+        self.known(row_key, Reply::stored(reply.code(), reply.kept_headers(), reply.bytes().to_vec()))
     }
 
     /// Keeps the work under way until it is due; only its answer is settled already, since it has to be given before the delay.
@@ -278,17 +363,28 @@ impl Counter {
 
     /// The work is done. What could not be stored is not told as done: the key is processing until an operator looks.
     fn complete(&self, claim: &Claim, seen: &Seen, reply: Reply) -> Decision {
+        if !self.facts.stores(reply.code()) {
+            return match wait(self.ledger.release(claim)) {
+                Ok(()) => Decision::answer(Did::GaveBack, reply),
+                Err(error) => self.refuse(Did::NotStored, no_ledger(&error)),
+            };
+        }
         match wait(self.ledger.complete(claim, &reply)) {
-            Ok(()) => self.committed(seen, Did::Claimed, reply),
-            Err(error) => Decision::answer(Did::NotStored, no_ledger(&error)),
+            Ok(()) => {
+                if self.terms.body_max.is_some_and(|max| reply.bytes().len() > max) {
+                    lock(&self.too_long).insert(claim.key().to_owned());
+                }
+                self.committed(seen, Did::Claimed, reply)
+            }
+            Err(error) => self.refuse(Did::NotStored, no_ledger(&error)),
         }
     }
 
-    /// What a server without a ledger does: the work, every time.
-    fn work_deaf(&self, seen: &Seen, work: &Work, situation: &Situation) -> Decision {
+    /// What a server does that has no ledger, or passes it by: the work, every time.
+    fn work_without_ledger(&self, did: Did, seen: &Seen, work: &Work, situation: &Situation) -> Decision {
         match situation {
-            Situation::Stuck => return Decision::lost(Did::Deaf),
-            Situation::Store(reply) => return Decision::answer(Did::Deaf, reply.clone()),
+            Situation::Stuck => return Decision::lost(did),
+            Situation::Store(reply) => return Decision::answer(did, reply.clone()),
             _ => {}
         }
         match catch_unwind(AssertUnwindSafe(|| self.perform(work, seen, Sight::under(situation)))) {
@@ -296,7 +392,7 @@ impl Counter {
                 Situation::Slow(time) => self.work_slowly(None, seen, reply, effect, *time),
                 _ => {
                     self.took_effect(effect);
-                    self.committed(seen, Did::Deaf, reply)
+                    self.committed(seen, did, reply)
                 }
             },
             Err(panic) => self.panicked("handler", seen, panic.as_ref()),
@@ -305,25 +401,46 @@ impl Counter {
 
     /// Does the work. What is answered below 400 takes effect.
     fn perform(&self, work: &Work, seen: &Seen, sight: Sight) -> (Reply, Option<Effect>) {
+        if let Some(refusal) = self.refusal_of(work) {
+            return (self.facts.dress(&refusal, None), None);
+        }
+        let foreign = |order_id: &String| !self.is_of_tenant(order_id, seen);
         let (reply, order_id) = match work {
             Work::Place => {
                 let (reply, id) = lock(&self.shop).place(fields(seen), sight);
                 (reply, Some(id))
             }
-            Work::Amend { order_id } => (lock(&self.shop).amend(order_id, fields(seen)), Some(order_id.clone())),
+            Work::Amend { order_id } | Work::Cancel { order_id } if foreign(order_id) => (self.facts.dress(&not_found(), None), None),
+            Work::Amend { order_id } => {
+                let mut patch = fields(seen);
+                self.facts.key_member().and_then(|member| patch.remove(member));
+                (lock(&self.shop).amend(order_id, patch), Some(order_id.clone()))
+            }
             Work::Cancel { order_id } => (lock(&self.shop).cancel(order_id), Some(order_id.clone())),
             Work::Serve(served, request) => (served.call(request).or_unspeakable(), None),
         };
-        let effect = (reply.code() < 400).then(|| Effect {
+        let shops_own = !matches!(work, Work::Serve(..));
+        if reply.code() >= 400 {
+            return (if shops_own { self.facts.dress(&reply, None) } else { reply }, None);
+        }
+        let effect = Effect {
             key: seen.key.clone(),
+            tenant: tenant(seen).map(str::to_owned),
+            row_key: seen.key.as_deref().map(|key| row_key(&self.facts, seen, key)),
             number: seen.number,
             order_id,
-        });
-        (reply, effect)
+        };
+        (reply, Some(effect))
     }
 
     fn took_effect(&self, effect: Option<Effect>) {
         lock(&self.effects).extend(effect);
+    }
+
+    /// The rule of the day, as far as it is about this work.
+    fn refusal_of(&self, work: &Work) -> Option<Reply> {
+        let code = lock(&self.refusal).clone()?;
+        matches!(work, Work::Place).then(|| Reply::problem(422, &code, "the shop takes no such order any more"))
     }
 
     fn committed(&self, seen: &Seen, did: Did, reply: Reply) -> Decision {
@@ -333,38 +450,103 @@ impl Counter {
             .unwrap_or_else(|| Decision::answer(did, reply))
     }
 
-    fn look_up(&self, lookup: &Lookup) -> Decision {
+    fn look_up(&self, seen: &Seen, lookup: &Lookup) -> Decision {
         let reply = match lookup {
-            Lookup::Order { order_id } => lock(&self.shop).show(order_id),
-            Lookup::ByKey { key } => self.look_up_key(key),
+            Lookup::Order { order_id } if self.is_of_tenant(order_id, seen) => lock(&self.shop).show(order_id),
+            Lookup::Order { .. } => not_found(),
+            Lookup::ByKey { key } => self.look_up_key(&row_key(&self.facts, seen, key)),
+            Lookup::Found { key, as_list } => self.find(&row_key(&self.facts, seen, key), *as_list),
             Lookup::Serve(served, request) => match catch_unwind(AssertUnwindSafe(|| served.call(request))) {
-                Ok(reply) => reply,
+                Ok(reply) => return Decision::answer(Did::Nothing, reply),
                 Err(panic) => return self.panicked("handler", request.seen(), panic.as_ref()),
             },
         };
-        Decision::answer(Did::Nothing, reply)
+        match reply.code() {
+            ..400 => Decision::answer(Did::Nothing, reply),
+            _ => self.refuse(Did::Nothing, reply),
+        }
     }
 
-    fn look_up_key(&self, key: &str) -> Reply {
-        let row = match wait(self.ledger.read(key)) {
+    fn look_up_key(&self, row_key: &str) -> Reply {
+        let row = match wait(self.ledger.read(row_key)) {
             Ok(Some(row)) => row,
             Ok(None) => return not_found(),
             Err(error) => return no_ledger(&error),
         };
         match row.state {
-            RowState::Processing => in_flight(),
-            RowState::Succeeded => match self.order_of(key) {
+            RowState::Processing => self.in_flight(row_key),
+            RowState::Succeeded => match self.order_of(row_key) {
                 Some(order_id) => lock(&self.shop).show(&order_id),
-                None => row.answer().unwrap_or_else(result_gone),
+                None => row.answer().unwrap_or_else(|| self.result_gone(row_key)),
             },
             RowState::Failed | RowState::Rejected => not_found(),
         }
     }
 
-    fn order_of(&self, key: &str) -> Option<String> {
+    /// A lookup among the orders themselves, to which what is still processing is nothing.
+    fn find(&self, row_key: &str, as_list: bool) -> Reply {
+        let order = self.order_of(row_key).map(|order_id| lock(&self.shop).show(&order_id));
+        match (order, as_list) {
+            (None, false) => not_found(),
+            (Some(order), false) => order,
+            (order, true) => {
+                let orders: Vec<Value> = order
+                    .iter()
+                    .filter_map(|order| serde_json::from_slice(order.bytes()).ok())
+                    .collect();
+                Reply::json(200, json!({"data": orders}))
+            }
+        }
+    }
+
+    /// Cancels by key: an order that is there, or one that is still to come.
+    fn withdraw(&self, seen: &Seen, key: &str) -> Decision {
+        let row_key = row_key(&self.facts, seen, key);
+        let word = operation::not_applied(&row_key, "this key was cancelled before its order came; nothing was done under it");
+        let there = match wait(self.ledger.tombstone(&row_key, &word, self.terms)) {
+            Ok(there) => there,
+            Err(error) => return self.refuse(Did::Nothing, no_ledger(&error)),
+        };
+        let nothing_stands = || {
+            let told = json!({"status": "cancelled", "operation_state": "failed", "operation_ref": operation::reference(&row_key)});
+            Decision::answer(Did::Closed, Reply::json(200, told))
+        };
+        match (there.map(|row| row.state), self.order_of(&row_key)) {
+            (None | Some(RowState::Failed | RowState::Rejected), _) => nothing_stands(),
+            (Some(RowState::Processing), _) => self.refuse(Did::InFlight, self.in_flight(&row_key)),
+            (Some(RowState::Succeeded), Some(order_id)) => {
+                let cancelled = lock(&self.shop).cancel(&order_id);
+                // Cancelled before: that is what was asked for.
+                let told = if cancelled.code() < 400 {
+                    cancelled
+                } else {
+                    lock(&self.shop).show(&order_id)
+                };
+                Decision::answer(Did::Closed, told)
+            }
+            (Some(RowState::Succeeded), None) => {
+                let why = "what was done under this key is no order of this desk";
+                self.refuse(Did::Nothing, Reply::problem(409, "not_cancellable", why))
+            }
+        }
+    }
+
+    /// An operator's word on a key that is processing. Says whether there was any.
+    pub(crate) fn overrule(&self, key: &str, word: impl Fn(&str) -> Reply) -> Result<bool, LedgerError> {
+        wait(self.ledger.overrule(key, &word(key)))
+    }
+
+    fn order_of(&self, row_key: &str) -> Option<String> {
         let effects = lock(&self.effects);
-        let effect = effects.iter().find(|effect| effect.key.as_deref() == Some(key))?;
+        let effect = effects.iter().find(|effect| effect.row_key.as_deref() == Some(row_key))?;
         effect.order_id.clone()
+    }
+
+    /// Whether an order is one of those this caller may know of.
+    fn is_of_tenant(&self, order_id: &str, seen: &Seen) -> bool {
+        let effects = lock(&self.effects);
+        let placed = effects.iter().find(|effect| effect.order_id.as_deref() == Some(order_id));
+        placed.is_none_or(|effect| effect.tenant.as_deref() == tenant(seen))
     }
 
     /// Ends the work stuck under a key, or slow. Says whether there was any.
@@ -404,6 +586,10 @@ impl Counter {
 
     pub(crate) fn script_left(&self) -> usize {
         lock(&self.script).left()
+    }
+
+    pub(crate) fn refuse_from_now_on(&self, code: Option<&str>) {
+        *lock(&self.refusal) = code.map(str::to_owned);
     }
 
     pub(crate) fn serve(&self, served: Served) {
@@ -466,40 +652,13 @@ fn unfit(seen: &Seen, contents: &Contents, work: &Work) -> Option<Reply> {
     (needs_object && !contents.is_json_object()).then(|| Reply::problem(400, "order_invalid", "an order is a JSON object"))
 }
 
-fn bad_key(bad: BadKey) -> Reply {
-    match bad {
-        BadKey::Missing => Reply::problem(400, "idempotency_key_missing", "the request has no Idempotency-Key"),
-        BadKey::Invalid(why) => Reply::problem(400, "idempotency_key_invalid", why),
-    }
-}
-
 fn unreadable(why: &str) -> Reply {
     Reply::problem(400, "body_unreadable", why)
-}
-
-fn in_flight() -> Reply {
-    let why = "the first request under this key is still being processed; ask again under the same key";
-    Reply::problem(409, "idempotency_in_flight", why).retry_after("1")
-}
-
-fn uncertain() -> Reply {
-    let why = "the work under this key was begun and not heard of again; neither this key nor another is safe to send";
-    Reply::problem(409, "operation_uncertain", why)
-}
-
-fn result_gone() -> Reply {
-    let why = "the work under this key was done; its answer is not kept any more";
-    Reply::problem(409, "operation_result_expired", why)
 }
 
 /// Before the claim nothing was done; after it, whether is unknown. Either way the same key may be sent again.
 fn no_ledger(error: &LedgerError) -> Reply {
     Reply::problem(503, "ledger_unavailable", &error.to_string())
-}
-
-fn conflict() -> Reply {
-    let why = "this key was used for other contents; the order placed under it stands";
-    Reply::problem(422, "idempotency_conflict", why)
 }
 
 /// 599, because a 404 would read as an answer about an order.

@@ -12,6 +12,7 @@ use super::counter::{Counter, Hook};
 use super::ledger::{Ledger, Row, wait};
 use super::link::{Breaks, Link};
 use super::log::{Decision, Kind};
+use super::operation;
 use super::reply::Reply;
 use super::route::{Request, Served};
 use super::script::Script;
@@ -27,6 +28,7 @@ use super::suspicion::{Suspicion, suspicions};
 /// | `POST /orders/{id}/cancel` | 200 with the order, `"status":"cancelled"`; 404; 409 once cancelled |
 /// | `GET /orders/{id}` | 200 with the order as it stands; 404 |
 /// | `GET /orders/by-key/{key}` | the same, found by the key; 409 while processing |
+/// | `POST /orders/by-key/{key}/cancel` | 200, and the order of this key is cancelled, or will never be; 409 while processing; wants no key of its own |
 /// | anything else | 599, and it counts as a [stray](Desk::strays) |
 ///
 /// An order is the posted JSON object plus `order_id` (`"ord-1"`, `"ord-2"`, …) and `status`. The three that write
@@ -40,6 +42,17 @@ use super::suspicion::{Suspicion, suspicions};
 /// | 400 | `order_invalid` | the order is not a JSON object |
 /// | 409 | `idempotency_in_flight` | the key's first request is still processed; with `Retry-After: 1` |
 /// | 422 | `idempotency_conflict` | the key is known with another method, path, query or contents |
+/// | 409 | `operation_uncertain` | the work was begun, and its lease ended before it did |
+/// | 409 | `operation_result_expired` | the work was done, and its answer is not kept any more |
+/// | 409 | `operation_result_unavailable` | the work was done, and its answer was too long to be kept |
+/// | 409 | `operation_not_applied` | it is proven that nothing was done and nothing will be: [cancelled](Desk) before it came, or an [operator's word](Desk::not_applied) |
+/// | 409 | `operation_abandoned` | an operator [gave it up](Desk::abandon), and nobody knows |
+///
+/// Where an operation is involved the problem says `operation_state` (`started`, `completed`, `failed`, `uncertain`), `operation_ref` and
+/// `safe_new_key`, which is true only if nothing was done. A key belongs to the tenant in `X-Tenant`, whatever the credential; orders of
+/// another tenant are not there.
+///
+/// All this is the default dialect; a [`ServerDialect`](super::ServerDialect) says the same in another server's words.
 ///
 /// A known key gets the stored status and body back, byte for byte, with `Idempotent-Replayed: true`. Every answer
 /// carries the `X-Request-Id` of the request it answers.
@@ -166,6 +179,61 @@ impl Desk {
     }
 }
 
+/// An operator's words, and the shop's.
+impl Desk {
+    /// Says of a key that is processing: it is proven that nothing was done. Its requests hear 409 `operation_not_applied` with
+    /// `safe_new_key: true`, and whoever still works on it is fenced out. A tenant's key is `{tenant};{key}`, as in [`Row::key`].
+    ///
+    /// # Errors
+    ///
+    /// [`NothingStuck`] if the key is not processing.
+    ///
+    /// # Panics
+    ///
+    /// If the ledger can't be reached.
+    #[track_caller]
+    pub fn not_applied(&self, key: &str) -> Result<(), NothingStuck> {
+        self.overrule(key, |key| {
+            operation::not_applied(key, "an operator has looked: nothing was done under this key")
+        })
+    }
+
+    /// Gives up on a key that is processing, without knowing what became of it: its requests hear 409 `operation_abandoned` with
+    /// `safe_new_key: false`. Otherwise like [`Desk::not_applied`].
+    ///
+    /// # Errors
+    ///
+    /// [`NothingStuck`] if the key is not processing.
+    ///
+    /// # Panics
+    ///
+    /// If the ledger can't be reached.
+    #[track_caller]
+    pub fn abandon(&self, key: &str) -> Result<(), NothingStuck> {
+        self.overrule(key, operation::abandoned)
+    }
+
+    #[track_caller]
+    fn overrule(&self, key: &str, word: impl Fn(&str) -> Reply) -> Result<(), NothingStuck> {
+        match self.counter.overrule(key, word) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NothingStuck { key: key.to_owned() }),
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    /// From now on the shop refuses every new order for good, with 422 and this code. A retry of one that was placed before still gets its
+    /// answer, except from a server that [validates first](super::Unkind::ValidatesFirst).
+    pub fn refuse_from_now_on(&self, code: &str) {
+        self.counter.refuse_from_now_on(Some(code));
+    }
+
+    /// The shop takes orders again.
+    pub fn refuse_no_more(&self) {
+        self.counter.refuse_from_now_on(None);
+    }
+}
+
 /// Telling.
 impl Desk {
     /// The orders as they stand now, oldest first.
@@ -286,7 +354,7 @@ impl Desk {
             };
             let same: Vec<String> = effects
                 .iter()
-                .filter(|other| other.key.as_ref() == Some(key))
+                .filter(|other| other.key.as_ref() == Some(key) && other.tenant == effect.tenant)
                 .map(|other| format!("#{}", other.number))
                 .collect();
             if same.len() > 1 {

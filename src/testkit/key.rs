@@ -24,6 +24,24 @@ pub(crate) fn key_in(lines: &[&str]) -> Result<String, BadKey> {
     }
 }
 
+/// The key in these lines as it stands there, without any quotes, at most `max` bytes long.
+pub(crate) fn bare_key(lines: &[&str], max: usize) -> Result<String, BadKey> {
+    let [line] = lines else {
+        return Err(if lines.is_empty() {
+            BadKey::Missing
+        } else {
+            BadKey::Invalid("the request has more than one key")
+        });
+    };
+    let key = line.trim_matches([' ', '\t']);
+    match key.len() {
+        0 => Err(BadKey::Invalid("the key is empty")),
+        length if length > max => Err(BadKey::Invalid("the key is too long")),
+        _ if !key.bytes().all(is_key_byte) => Err(BadKey::Invalid("the key holds a sign that this server refuses")),
+        _ => Ok(key.to_owned()),
+    }
+}
+
 fn read(line: &str) -> Result<String, &'static str> {
     let line = line.trim_matches([' ', '\t']);
     let key = match line.strip_prefix('"') {

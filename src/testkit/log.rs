@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::compare::Contents;
+use super::dialect::Facts;
 use super::reply::Reply;
 use super::seen::{Did, Seen};
 
@@ -33,6 +34,8 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     /// It asks for something to be done once.
     Order,
+    /// It asks for an order to be cancelled by its key, which is its own.
+    Withdrawal,
     /// It asks for something to be told.
     Lookup,
     /// It is for no endpoint of the desk.
@@ -74,9 +77,9 @@ impl Decision {
 
 impl Log {
     /// Writes a request down as it arrives and numbers it.
-    pub(crate) fn arrive(&self, request: &wiremock::Request) -> Seen {
+    pub(crate) fn arrive(&self, request: &wiremock::Request, facts: &Facts) -> Seen {
         let mut entries = self.lock();
-        let seen = Seen::arrived(entries.len() + 1, request);
+        let seen = Seen::arrived(entries.len() + 1, request, facts);
         entries.push(Entry {
             seen: seen.clone(),
             kind: Kind::Stray,

@@ -30,6 +30,8 @@
 //! ```
 //!
 //! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when, as calls or as text; [`Reply`] is an answer;
+//! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when; [`Reply`] is an answer; [`ServerDialect`] says which
+//! server it plays and [`Unkind`] in which way it is worse;
 //! [`Ledger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
 //! [`Seen`] is one request with what became of it; [`Suspicion`] is what smells. [`Link`] is a wire that breaks, in front of a desk or of any
 //! server; [`CrashDisk`] is a disk that does, under a journal.
@@ -42,12 +44,16 @@ mod compare;
 mod counter;
 mod crash_disk;
 mod desk;
+mod dialect;
+mod first_sent;
 mod key;
 mod ledger;
 mod link;
 mod log;
+mod operation;
 mod reply;
 mod route;
+mod scope;
 mod script;
 mod seen;
 mod shop;
@@ -58,6 +64,7 @@ pub use builder::DeskBuilder;
 pub use compare::{Contents, Unreadable};
 pub use crash_disk::{CrashDisk, EveryCall, Fault, Kept};
 pub use desk::{Desk, NothingStuck};
+pub use dialect::{ServerDialect, Unkind, UnknownName};
 #[cfg(feature = "redis")]
 pub use ledger::RedisLedger;
 pub use ledger::{Ask, Claim, Claimed, Ledger, LedgerError, MemoryLedger, Row, RowState, Terms};

@@ -92,6 +92,15 @@ impl Reply {
         self.content_type(content_type)
     }
 
+    /// The same with one more member in its JSON body, or another value of it.
+    pub(crate) fn member(mut self, name: &str, value: Value) -> Self {
+        if let Ok(Value::Object(mut body)) = serde_json::from_slice(&self.body) {
+            body.insert(name.to_owned(), value);
+            self.body = Value::Object(body).to_string().into_bytes();
+        }
+        self
+    }
+
     fn content_type(mut self, value: &str) -> Self {
         self.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
         self.headers.push(("Content-Type".to_owned(), value.to_owned()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::dialect::{ByKey, Facts, Withdrawal};
 use super::reply::Reply;
 use super::seen::Seen;
 
@@ -47,6 +48,8 @@ impl Request {
 pub(crate) enum Route {
     /// Something to be done once per key.
     Write(Work),
+    /// The key of an order to be cancelled, or of one that shall never come.
+    Withdraw { key: String },
     /// Something to be looked up, by whoever and however often.
     Read(Lookup),
     /// Nothing that the desk has.
@@ -64,8 +67,17 @@ pub(crate) enum Work {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Lookup {
-    Order { order_id: String },
-    ByKey { key: String },
+    Order {
+        order_id: String,
+    },
+    ByKey {
+        key: String,
+    },
+    /// The orders themselves, by their key: one or 404, or a list of none or one.
+    Found {
+        key: String,
+        as_list: bool,
+    },
     Serve(Arc<Served>, Box<Request>),
 }
 
@@ -138,7 +150,7 @@ impl Segment {
 }
 
 /// Finds the endpoint: the user's own before the desk's, the first one served before later ones.
-pub(crate) fn route(seen: &Seen, served: &[Arc<Served>]) -> Route {
+pub(crate) fn route(seen: &Seen, served: &[Arc<Served>], facts: &Facts) -> Route {
     let own = served.iter().find_map(|s| s.matches(seen).map(|segments| (s, segments)));
     match own {
         Some((served, segments)) => {
@@ -149,8 +161,46 @@ pub(crate) fn route(seen: &Seen, served: &[Arc<Served>]) -> Route {
                 Route::Write(Work::Serve(Arc::clone(served), request))
             }
         }
-        None => order_route(seen),
+        None => key_route(seen, facts).unwrap_or_else(|| order_route(seen)),
     }
+}
+
+/// The endpoints that know an order by its key; which there are is the dialect's.
+fn key_route(seen: &Seen, facts: &Facts) -> Option<Route> {
+    let found = |name, as_list| {
+        let key = parameter(seen.query.as_deref()?, name)?;
+        Some(Route::Read(Lookup::Found { key, as_list }))
+    };
+    match (seen.method.as_str(), facts.by_key, facts.withdrawal) {
+        ("GET", ByKey::Path, _) => path_key(seen, None).map(|key| Route::Read(Lookup::ByKey { key })),
+        ("GET", ByKey::Query { path, name }, _) if seen.path == path => found(name, false),
+        ("GET", ByKey::List { name }, _) if seen.path == "/orders" => found(name, true),
+        ("POST", _, Withdrawal::Path) => path_key(seen, Some("cancel")).map(|key| Route::Withdraw { key }),
+        ("POST", _, Withdrawal::Body) if seen.path == "/orders/cancel" => {
+            // Without a key in its body it is an order without a key, and is refused as such.
+            Some(seen.key.clone().map_or(Route::Write(Work::Place), |key| Route::Withdraw { key }))
+        }
+        _ => None,
+    }
+}
+
+/// The key in `/orders/by-key/{key}`, with or without a word behind it.
+fn path_key(seen: &Seen, word: Option<&str>) -> Option<String> {
+    let path: Vec<String> = segments(&seen.path).map(decode).collect();
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    match (path.as_slice(), word) {
+        (["orders", "by-key", key], None) => Some((*key).to_owned()),
+        (["orders", "by-key", key, last], Some(word)) if *last == word => Some((*key).to_owned()),
+        _ => None,
+    }
+}
+
+/// A member of a query.
+fn parameter(query: &str, name: &str) -> Option<String> {
+    let members = query.split('&').filter_map(|member| member.split_once('='));
+    members
+        .map(|(name, value)| (decode(name), decode(value)))
+        .find_map(|(known, value)| (known == name).then_some(value))
 }
 
 fn order_route(seen: &Seen) -> Route {
@@ -164,7 +214,6 @@ fn order_route(seen: &Seen) -> Route {
         ("POST", ["orders", id, "cancel"]) => Route::Write(Work::Cancel {
             order_id: (*id).to_owned(),
         }),
-        ("GET", ["orders", "by-key", key]) => Route::Read(Lookup::ByKey { key: (*key).to_owned() }),
         ("GET", ["orders", id]) => Route::Read(Lookup::Order {
             order_id: (*id).to_owned(),
         }),

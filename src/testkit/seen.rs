@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::key::{BadKey, KEY_HEADER, key_in};
+use super::dialect::Facts;
 
 /// One request as the desk saw it, and what became of it.
 ///
@@ -18,7 +18,8 @@ pub struct Seen {
     pub path: String,
     /// The query as it stood on the wire, without the `?`.
     pub query: Option<String>,
-    /// The idempotency key without quotes, if there was exactly one usable one.
+    /// The idempotency key without quotes, from where the desk's [dialect](super::ServerDialect) has it, if there was exactly one usable
+    /// one.
     pub key: Option<String>,
     /// `X-Request-Id`.
     pub request_id: Option<String>,
@@ -36,7 +37,7 @@ pub struct Seen {
     /// The status that was answered, or `None` if the connection was closed without an answer. While a hook runs
     /// nothing is answered yet.
     pub status: Option<u16>,
-    /// Whether the answer carried `Idempotent-Replayed: true`.
+    /// Whether the answer was the stored one and said so, as by `Idempotent-Replayed: true`.
     pub replayed: bool,
     /// The steps of the script that were played on it, as they are written; `None` if it was served by no step.
     pub played: Option<String>,
@@ -45,7 +46,7 @@ pub struct Seen {
 
 impl Seen {
     /// Reads a request that has just arrived; nothing is decided yet.
-    pub(crate) fn arrived(number: usize, request: &wiremock::Request) -> Self {
+    pub(crate) fn arrived(number: usize, request: &wiremock::Request, facts: &Facts) -> Self {
         let mut seen = Self {
             number,
             method: request.method.to_string(),
@@ -63,7 +64,7 @@ impl Seen {
             played: None,
             headers: header_lines(request),
         };
-        seen.key = seen.usable_key().ok();
+        seen.key = facts.key_of(&seen).ok();
         seen.request_id = seen.header("x-request-id").map(str::to_owned);
         seen.attempt = seen.header("x-attempt").and_then(|n| n.parse().ok());
         seen.traceparent = seen.header("traceparent").map(str::to_owned);
@@ -78,11 +79,6 @@ impl Seen {
     /// All header lines of that name, in the order they came.
     pub fn headers_named(&self, name: &str) -> Vec<&str> {
         self.lines(name).collect()
-    }
-
-    /// The key, or why there is none that a ledger could use.
-    pub(crate) fn usable_key(&self) -> Result<String, BadKey> {
-        key_in(&self.headers_named(KEY_HEADER))
     }
 
     /// Path and query, as on the wire.
@@ -150,6 +146,14 @@ pub enum Did {
     ResultGone,
     /// Took the key, and the work was done; its answer could not be stored, or the script [forgot](super::Script::commit_then_forget) it.
     NotStored,
+    /// Knew the key, and said that there is an order under it.
+    Duplicate,
+    /// Knew the key as closed: withdrawn before it came, or by an operator's word.
+    Closed,
+    /// Took the key, did not store the answer and gave the key back.
+    GaveBack,
+    /// Did not stand in the way: an [unkind](super::Unkind) server ran the work beside it.
+    RanAnyway,
     /// There is none: a deaf desk does the work without looking at the key.
     Deaf,
     /// A hook or a handler of the test panicked.
@@ -167,6 +171,10 @@ impl fmt::Display for Did {
             Self::Conflict => "other contents under this key",
             Self::ResultGone => "done before, answer not kept",
             Self::NotStored => "claimed and done, not stored",
+            Self::Duplicate => "known, its order exists",
+            Self::Closed => "closed, nothing will be done",
+            Self::GaveBack => "claimed and given back",
+            Self::RanAnyway => "passed by",
             Self::Deaf => "none (deaf)",
             Self::Panicked => "the test's own code panicked",
         })
@@ -183,7 +191,7 @@ fn header_lines(request: &wiremock::Request) -> Vec<(String, String)> {
 }
 
 /// FNV-1a, 64 bits: no dependency, no seed, the same for ever.
-fn hash(bytes: &[u8]) -> String {
+pub(crate) fn hash(bytes: &[u8]) -> String {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let hash = bytes

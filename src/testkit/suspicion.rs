@@ -165,10 +165,12 @@ fn is_of(entry: &Entry, key: &str) -> bool {
 /// Whether the client knew by then what had become of the order.
 fn is_definite(entry: &Entry, by: Instant) -> bool {
     let told = entry.answered.is_some_and(|answered| answered <= by);
-    told && entry.seen.status.is_some_and(|status| match status {
-        202 | 208 => false,
-        409 => matches!(entry.seen.did, Did::Claimed | Did::Replayed),
-        401 | 403 | 407 | 408 | 421 | 423 | 425 | 429 => false,
-        _ => (200..300).contains(&status) || (400..500).contains(&status),
-    })
+    // A 200 may say "still running" too.
+    told && entry.seen.did != Did::InFlight
+        && entry.seen.status.is_some_and(|status| match status {
+            202 | 208 => false,
+            409 => matches!(entry.seen.did, Did::Claimed | Did::Replayed | Did::Duplicate | Did::Closed),
+            401 | 403 | 407 | 408 | 421 | 423 | 425 | 429 => false,
+            _ => (200..300).contains(&status) || (400..500).contains(&status),
+        })
 }

@@ -46,7 +46,7 @@ impl Underway {
     }
 
     pub(crate) fn take_stuck(&mut self, key: &str) -> Option<StuckWork> {
-        let place = self.stuck.iter().position(|work| work.claim.key() == key)?;
+        let place = self.stuck.iter().position(|work| work.is_under(key))?;
         Some(self.stuck.remove(place))
     }
 
@@ -66,8 +66,16 @@ impl Underway {
     }
 }
 
+/// By the ledger's key, which may be scoped, or by the key as it came.
+impl StuckWork {
+    fn is_under(&self, key: &str) -> bool {
+        self.claim.key() == key || self.seen.key.as_deref() == Some(key)
+    }
+}
+
 impl SlowWork {
     fn is_under(&self, key: &str) -> bool {
-        self.claim.as_ref().is_some_and(|claim| claim.key() == key)
+        let by_effect = || self.effect.as_ref().is_some_and(|effect| effect.key.as_deref() == Some(key));
+        self.claim.as_ref().is_some_and(|claim| claim.key() == key || by_effect())
     }
 }

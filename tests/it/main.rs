@@ -22,6 +22,7 @@ mod crash_disk;
 #[cfg(unix)]
 mod crash_storm;
 mod desk;
+mod dialects;
 mod examples;
 mod house;
 mod input;
@@ -43,6 +44,7 @@ mod props;
 mod resume;
 mod script;
 mod secrets;
+mod server;
 mod story;
 #[cfg(target_os = "linux")]
 mod strace;

@@ -306,6 +306,10 @@ impl Ledger for MemoryLedger {
         ready(Ok(book.rows.values().map(|entry| entry.row.clone()).collect()))
     }
 
+    fn now(&self) -> Timestamp {
+        Self::now(self)
+    }
+
     fn turn_clock(&self, millis: i64) {
         self.turned.fetch_add(millis, Ordering::SeqCst);
     }

@@ -13,7 +13,7 @@ pub use memory::MemoryLedger;
 pub use redis::RedisLedger;
 pub(crate) use wait::wait;
 
-use crate::clock::Timestamp;
+use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::future::BoxFuture;
 use std::fmt;
 use std::time::Duration;
@@ -76,6 +76,11 @@ pub trait Ledger: fmt::Debug + Send + Sync {
 
     /// All rows, rejected ones included, oldest first.
     fn rows(&self) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>>;
+
+    /// What the ledger's clock shows. Default: what this machine's does, for a ledger whose clock is not turned.
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
 
     /// Turns the ledger's clock, by milliseconds, forward or back. Whatever was forgotten or taken over meanwhile stays so.
     fn turn_clock(&self, millis: i64);
