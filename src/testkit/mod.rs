@@ -37,7 +37,8 @@
 //! server; [`CrashDisk`] is a disk that does, under a journal.
 //!
 //! wiremock handles one request at a time, so a race in a server never shows through it. The ledger's own atomicity is
-//! a matter of threads on [`MemoryLedger`], not of parallel requests.
+//! a matter of threads on [`MemoryLedger`], not of parallel requests. Desks that share a book share a `RedisLedger` (feature `redis`), and race
+//! for real.
 
 mod builder;
 mod compare;

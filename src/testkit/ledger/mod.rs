@@ -37,8 +37,9 @@ use super::reply::Reply;
 /// until the work is completed after all or an operator [overrules](Ledger::overrule) it. SUCCEEDED and FAILED are forgotten
 /// [`Terms::forget_after`] after the key was first claimed; PROCESSING never is.
 ///
-/// Every call may be made again after [`LedgerError::Unreachable`]: a claim that had been made, and whose answer was lost, is
-/// the same claim.
+/// After [`LedgerError::Unreachable`] the same call with the same [`Claim`] may be made again: what of it had been done is this call's own.
+/// A ledger that loses the answer to a claim asks once more itself, and that is the same claim; asked for by a new call, it is another
+/// request, which finds the first one in flight until its lease is over.
 pub trait Ledger: fmt::Debug + Send + Sync {
     /// Asks for a key on behalf of a request. One atomic step: of any number that ask for one key at the same time, one gets it.
     fn claim(&self, ask: Ask) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
@@ -74,7 +75,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// whether there was anything to overrule.
     fn overrule(&self, key: &str, answer: &Reply) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
-    /// All rows, rejected ones included, oldest first.
+    /// All rows, oldest first; of the rejected, the last thousand.
     fn rows(&self) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>>;
 
     /// What the ledger's clock shows. Default: what this machine's does, for a ledger whose clock is not turned.
@@ -221,7 +222,7 @@ pub struct Row {
     pub body: Option<Vec<u8>>,
     /// The stored headers: `Content-Type`, `ETag` and `Location`, as far as the answer had them.
     pub headers: Vec<(String, String)>,
-    /// The claim's fence; 0 where there never was one.
+    /// The fence of the last claim, a tombstone's included; 0 where there never was one.
     pub fence: u64,
     /// When the key was first claimed.
     pub created: Timestamp,

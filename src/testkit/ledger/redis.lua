@@ -18,19 +18,20 @@ local now = within(real + offset)
 
 local function corrupt(why) return { 'CORRUPT', why } end
 
-for key, kind in pairs({ [row_key] = 'hash', [fence_key] = 'hash', [seq_key] = 'string', [rejected_key] = 'list' }) do
-  local is = redis.call('TYPE', key).ok
-  if is ~= 'none' and is ~= kind then return corrupt('a ' .. is .. ' where a ' .. kind .. ' should be') end
+-- A command that meets something of another kind in its place ends the step there: before anything was written.
+local function call(...)
+  local said = redis.pcall(...)
+  if type(said) == 'table' and said.err then return nil, corrupt(said.err) end
+  return said
 end
 
 -- The row as a table, or nil.
 local row
-do
-  local flat = redis.call('HGETALL', row_key)
-  if #flat > 0 then
-    row = {}
-    for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
-  end
+local flat, wrong = call('HGETALL', row_key)
+if wrong then return wrong end
+if #flat > 0 then
+  row = {}
+  for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
 end
 
 if row then
@@ -61,14 +62,18 @@ if row and row.state ~= 'PROCESSING' then
   end
 end
 
-local fence = redis.call('HGET', fence_key, 'n') or '0'
+local kept
+kept, wrong = call('HMGET', fence_key, 'n', 'released')
+if wrong then return wrong end
+local known, released = kept[1], kept[2]
+local fence = known or '0'
 if not string.match(fence, '^%d+$') then return corrupt('its fence is no number') end
 if row and tonumber(row.fence) > tonumber(fence) then fence = row.fence end
 
 local function next_fence()
   local n = text(tonumber(fence) + 1)
   redis.call('HSET', fence_key, 'n', n)
-  redis.call('PERSIST', fence_key)
+  if known then redis.call('PERSIST', fence_key) end
   return n
 end
 
@@ -122,20 +127,22 @@ if verb == 'claim' then
   local owner, contents, lease = ARGV[3], ARGV[4], ARGV[7]
   if not row then
     -- This claim had been made and was given back; only its way here was longer.
-    if string.match(redis.call('HGET', fence_key, 'released') or '', '^[^:]*') == owner then return { 'INFLIGHT' } end
-    local seq = text(redis.call('INCR', seq_key))
+    if released and string.match(released, '^[^:]*') == owner then return { 'INFLIGHT' } end
+    local seq, wrong = call('INCR', seq_key)
+    if wrong then return wrong end
     local n = next_fence()
-    redis.call('DEL', row_key)
     set({
-      seq = seq, state = 'PROCESSING', contents = contents, owner = owner, fence = n, begun = '0', created = text(now), updated = text(now),
+      seq = text(seq), state = 'PROCESSING', contents = contents, owner = owner, fence = n, begun = '0', created = text(now), updated = text(now),
       forget_after = ARGV[5], result_for = ARGV[6], lease_end = lease_end(lease), body_max = ARGV[8], turned = offset ~= 0 and '1' or '',
     })
     return { 'NEW', n }
   end
   -- Other contents before anything else: who is told to wait would wait for an order that is not his.
   if row.contents and row.contents ~= contents then
-    local seq = text(redis.call('INCR', seq_key))
-    redis.call('RPUSH', rejected_key, cjson.encode({ seq = seq, key = ARGV[9], contents = contents, at = text(now) }))
+    local seq, wrong = call('INCR', seq_key)
+    if wrong then return wrong end
+    local _, wrong = call('RPUSH', rejected_key, cjson.encode({ seq = text(seq), key = ARGV[9], contents = contents, at = text(now) }))
+    if wrong then return wrong end
     redis.call('LTRIM', rejected_key, -1000, -1)
     return { 'CONFLICT' }
   end
@@ -166,10 +173,11 @@ if verb == 'tombstone' then
   end
   local of = { created = text(now), forget_after = ARGV[6] ~= '' and ARGV[6] or nil, body_max = ARGV[8] ~= '' and ARGV[8] or nil,
     turned = offset ~= 0 or nil }
-  local seq = text(redis.call('INCR', seq_key))
+  local seq, wrong = call('INCR', seq_key)
+  if wrong then return wrong end
   redis.call('HSET', fence_key, 'n', fence)
   set({
-    seq = seq, owner = ARGV[9], fence = fence, begun = '0', created = text(now), forget_after = ARGV[6], result_for = ARGV[7], body_max = ARGV[8],
+    seq = text(seq), owner = ARGV[9], fence = fence, begun = '0', created = text(now), forget_after = ARGV[6], result_for = ARGV[7], body_max = ARGV[8],
     turned = offset ~= 0 and '1' or '',
   })
   finish(3, of)
@@ -209,7 +217,7 @@ end
 
 if verb == 'release' then
   local word = owner .. ':' .. shown
-  if not row and redis.call('HGET', fence_key, 'released') == word then return { 'OK' } end
+  if not row and released == word then return { 'OK' } end
   if not own or row.state ~= 'PROCESSING' then return { 'FENCED' } end
   redis.call('HSET', fence_key, 'n', fence, 'released', word)
   redis.call('DEL', row_key)
