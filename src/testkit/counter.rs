@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::compare::{Contents, Unreadable};
+use super::control;
 use super::dialect::{Duplicate, Facts};
 use super::first_sent;
 use super::ledger::{Ask, Claim, Claimed, Ledger, LedgerError, RowState, Terms, wait};
@@ -61,6 +62,7 @@ pub(crate) struct Counter {
     served: Mutex<Vec<Arc<Served>>>,
     on_request: Mutex<Vec<Hook>>,
     after_commit: Mutex<Vec<Hook>>,
+    on_answer: Mutex<Vec<Hook>>,
     effects: Mutex<Vec<Effect>>,
     underway: Mutex<Underway>,
     /// The rule of the day by which new orders are refused, as its code.
@@ -85,6 +87,7 @@ impl Counter {
             served: Mutex::default(),
             on_request: Mutex::default(),
             after_commit: Mutex::default(),
+            on_answer: Mutex::default(),
             effects: Mutex::default(),
             underway: Mutex::default(),
             refusal: Mutex::default(),
@@ -96,12 +99,18 @@ impl Counter {
     /// Receives a request: hooks, then the decision, then the log. The only way in.
     pub(crate) fn receive(&self, request: &wiremock::Request) -> Decision {
         self.do_what_is_due();
+        if let Some(reply) = control::answer(self, request) {
+            return Decision::answer(Did::Nothing, reply);
+        }
         let seen = self.log.arrive(request, &self.facts);
         let decision = self
             .call_hooks(&self.on_request, &seen)
             .unwrap_or_else(|| self.decide(&seen))
             .under(&seen);
-        self.log.settle(seen.number, &decision);
+        if let Some(answered) = self.log.settle(seen.number, &decision) {
+            // Too late for another answer; a panic in it is told by the assertions.
+            drop(self.call_hooks(&self.on_answer, &answered));
+        }
         decision
     }
 
@@ -602,6 +611,21 @@ impl Counter {
 
     pub(crate) fn after_commit(&self, hook: Hook) {
         lock(&self.after_commit).push(hook);
+    }
+
+    pub(crate) fn on_answer(&self, hook: Hook) {
+        lock(&self.on_answer).push(hook);
+    }
+
+    /// The keys of all requests that carried an order, each once, in the order they were first seen.
+    pub(crate) fn keys_seen(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        for entry in self.log.entries() {
+            if entry.kind == Kind::Order {
+                keys.extend(entry.seen.key.filter(|key| !keys.contains(key)));
+            }
+        }
+        keys
     }
 
     pub(crate) fn orders(&self) -> Vec<Value> {

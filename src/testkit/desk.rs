@@ -8,6 +8,7 @@ use serde_json::Value;
 use wiremock::{Match, Mock, MockServer, ResponseTemplate, matchers};
 
 use super::builder::DeskBuilder;
+use super::control;
 use super::counter::{Counter, Hook};
 use super::ledger::{Ledger, Row, wait};
 use super::link::{Breaks, Link};
@@ -56,6 +57,9 @@ use super::suspicion::{Suspicion, suspicions};
 ///
 /// A known key gets the stored status and body back, byte for byte, with `Idempotent-Replayed: true`. Every answer
 /// carries the `X-Request-Id` of the request it answers.
+///
+/// Under `/_desk/` are questions for tests in other languages: `GET /_desk/orders`, `requests`, `suspicions`, `summary`, and
+/// `POST /_desk/script` (the text of a [`Script`]) and `finish/{key}`. They are neither numbered nor logged.
 ///
 /// The server ends when the desk is dropped.
 pub struct Desk {
@@ -168,6 +172,13 @@ impl Desk {
         self.counter.after_commit(hook);
     }
 
+    /// Calls `hook` when a request's answer is decided, and the request known whole; also for replays, lookups and strays. Otherwise like
+    /// [`Desk::on_request`].
+    pub fn on_answer(&self, hook: impl Fn(&Seen) + Send + Sync + 'static) {
+        let hook: Hook = Arc::new(hook);
+        self.counter.on_answer(hook);
+    }
+
     /// Lets the work end that [`Script::get_stuck`] or [`Script::slow`] left under this key: now it is done, and the next request under
     /// the key gets the stored answer as a replay. It is done on the thread that calls this; hooks are not called.
     ///
@@ -253,11 +264,7 @@ impl Desk {
 
     /// The keys of all requests that carried an order, each once, in the order they were first seen.
     pub fn keys(&self) -> Vec<String> {
-        let mut keys = Vec::new();
-        for seen in self.seen(|kind, _| kind == Kind::Order) {
-            keys.extend(seen.key.filter(|key| !keys.contains(key)));
-        }
-        keys
+        self.counter.keys_seen()
     }
 
     /// The requests for no endpoint of the desk. A test that expects none should say so:
@@ -309,6 +316,11 @@ impl Desk {
             Ok(rows) => rows,
             Err(error) => self.fail(&error.to_string()),
         }
+    }
+
+    /// What came of it all, in numbers: `requests`, `keys`, `orders`, `replayed`, `suspicions`, `script_left`.
+    pub fn summary(&self) -> Value {
+        control::summary(&self.counter)
     }
 
     /// The whole story, one line per request; what every failed assertion prints.

@@ -98,8 +98,8 @@ impl Log {
         });
     }
 
-    /// Adds what became of the request.
-    pub(crate) fn settle(&self, number: usize, decision: &Decision) {
+    /// Adds what became of the request, which is now known whole.
+    pub(crate) fn settle(&self, number: usize, decision: &Decision) -> Option<Seen> {
         self.change(number, |entry| {
             // Slow work may be done by now, and have said so.
             if entry.seen.did == Did::Nothing {
@@ -109,7 +109,8 @@ impl Log {
             entry.seen.replayed = decision.replayed;
             // A delay beyond the end of time is no answer.
             entry.answered = monotonic().checked_add(decision.delay).filter(|_| decision.reply.is_some());
-        });
+            entry.seen.clone()
+        })
     }
 
     /// Adds which steps of the script were played on the request.
@@ -126,10 +127,10 @@ impl Log {
         self.lock().clone()
     }
 
-    fn change(&self, number: usize, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.lock().iter_mut().find(|entry| entry.seen.number == number) {
-            change(entry);
-        }
+    fn change<T>(&self, number: usize, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut entries = self.lock();
+        // Numbered from 1, in the order they stand.
+        entries.get_mut(number.checked_sub(1)?).map(change)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {

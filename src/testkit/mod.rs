@@ -42,6 +42,7 @@
 
 mod builder;
 mod compare;
+mod control;
 mod counter;
 mod crash_disk;
 mod desk;

@@ -81,6 +81,11 @@ impl Seen {
         self.lines(name).collect()
     }
 
+    /// The request as a JSON object, as `GET /_desk/requests` tells it; without its headers, since they hold credentials.
+    pub fn to_json(&self) -> serde_json::Value {
+        super::control::told(self)
+    }
+
     /// Path and query, as on the wire.
     pub(crate) fn target(&self) -> String {
         match &self.query {

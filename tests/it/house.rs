@@ -32,7 +32,9 @@ const DOORS: [(&str, &str); 7] = [
 #[test]
 fn the_house_stands_on_its_floors() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = rust_files(&src, "").expect("every file under src/ can be read");
+    let mut files = rust_files(&src, "").expect("every file under src/ can be read");
+    // The program is a crate of its own, which sees no more of this one than any stranger.
+    files.retain(|(path, _)| !path.starts_with("bin/"));
     let lib = files.iter().find(|(path, _)| path == "lib.rs");
     let found = breaches(&files, &lib.expect("src/lib.rs is there").1).join("\n  ");
     assert!(found.is_empty(), "the house rule is broken:\n  {found}\n");

@@ -22,6 +22,8 @@ mod crash_disk;
 #[cfg(unix)]
 mod crash_storm;
 mod desk;
+#[cfg(all(unix, feature = "desk"))]
+mod desk_program;
 mod dialects;
 mod examples;
 mod house;

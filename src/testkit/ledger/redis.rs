@@ -4,7 +4,7 @@
 //! runtimes that are busy; a connection driven by either would wait for itself.
 
 use super::{Ask, Claim, Claimed, Ledger, LedgerError, Row, RowState, Terms};
-use crate::clock::Timestamp;
+use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::future::BoxFuture;
 use crate::ids::OwnerId;
 use crate::testkit::reply::Reply;
@@ -448,6 +448,12 @@ impl Ledger for RedisLedger {
 
     fn rows(&self) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
         Box::pin(self.all_rows())
+    }
+
+    /// This machine's clock, turned as the ledger's is. The steps themselves ask the server's.
+    fn now(&self) -> Timestamp {
+        let real = SystemClock.now().as_millis();
+        Timestamp::from_millis(real.saturating_add(self.turned.load(Ordering::SeqCst)))
     }
 
     fn turn_clock(&self, millis: i64) {
