@@ -644,6 +644,40 @@ async fn a_late_reply_is_committed_at_once_and_holds_up_nobody() {
     late.abort();
 }
 
+/// Whatever the test's own code is called for, it may ask the desk, and set it.
+#[tokio::test]
+async fn handlers_and_hooks_may_ask_the_desk_they_are_called_from() {
+    let desk = Arc::new(Desk::start().await);
+    let all = |desk: &Desk| {
+        desk.script(Script::new());
+        (desk.orders().len(), desk.rows().len(), desk.script_left(), desk.suspicions().len())
+    };
+    let weak = Arc::downgrade(&desk);
+    let ask = move || weak.upgrade().map(|desk| all(&desk)).unwrap();
+    for (method, path) in [("GET", "/mirror"), ("POST", "/mirror")] {
+        let ask = ask.clone();
+        desk.serve(method, path, move |_| Reply::json(200, json!(ask())));
+    }
+    let hook = || {
+        let ask = ask.clone();
+        move |_: &Seen| {
+            ask();
+        }
+    };
+    desk.on_request(hook());
+    desk.after_commit(hook());
+    desk.on_answer(hook());
+    let asked = async {
+        assert_eq!(get(&desk, "/mirror").await.status(), 200);
+        assert_eq!(send(&desk, "POST", "/mirror", KEY, "{}").await.status(), 200);
+        assert_eq!(post(&desk, OTHER_KEY, ORDER).await.status(), 201);
+    };
+    tokio::time::timeout(Duration::from_secs(60), asked)
+        .await
+        .expect("nobody waits for himself");
+    desk.assert_one_order_per_key();
+}
+
 #[tokio::test]
 async fn a_script_is_not_used_up_by_lookups_and_strays() {
     let desk = Desk::start().await;
