@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::counter::Counter;
 use super::reply::Reply;
+use super::route::decode;
 use super::seen::Seen;
 use super::suspicion::suspicions;
 
@@ -21,7 +22,7 @@ pub(crate) fn answer(counter: &Counter, request: &wiremock::Request) -> Option<R
         ("GET", "summary") => Reply::json(200, summary(counter)),
         ("POST", "script") => play(counter, &request.body),
         ("POST", asked) => match asked.strip_prefix("finish/") {
-            Some(key) => finish(counter, key),
+            Some(key) => finish(counter, &decode(key)),
             None => nothing_there(asked),
         },
         _ => nothing_there(asked),

@@ -4,6 +4,9 @@
 //! wiremock handles one request at a time under its own lock, so nothing here may wait: a late answer is a delay that
 //! wiremock keeps outside that lock.
 
+mod asked;
+mod work;
+
 use crate::clock::monotonic;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -17,6 +20,7 @@ use super::compare::{Contents, Unreadable};
 use super::control;
 use super::dialect::{Duplicate, Facts};
 use super::first_sent;
+use super::key::{BadKey, could_be_key};
 use super::ledger::{Ask, Claim, Claimed, Ledger, LedgerError, RowState, Terms, wait};
 use super::log::{Decision, Kind, Log};
 use super::operation;
@@ -276,49 +280,12 @@ impl Counter {
         decision
     }
 
-    fn work_under(&self, claim: Claim, seen: &Seen, work: Work, situation: &Situation) -> Decision {
-        match situation {
-            Situation::Stuck => {
-                let seen = seen.clone();
-                lock(&self.underway).stick(StuckWork { claim, seen, work });
-                return Decision::lost(Did::Stuck);
-            }
-            Situation::Store(reply) => {
-                let reply = reply.clone().or_unspeakable();
-                return self.complete(&claim, seen, reply);
-            }
-            _ => {}
-        }
-        if let Err(error) = wait(self.ledger.begin(&claim)) {
-            return self.refuse(Did::Nothing, no_ledger(&error));
-        }
-        match catch_unwind(AssertUnwindSafe(|| self.perform(&work, seen, Sight::under(situation)))) {
-            Ok((reply, effect)) => match situation {
-                Situation::Slow(time) => self.work_slowly(Some(claim), seen, reply, effect, *time),
-                Situation::CommitUnstored(_) => {
-                    self.took_effect(effect);
-                    drop(wait(self.ledger.release(&claim)));
-                    self.committed(seen, Did::NotStored, reply)
-                }
-                _ => {
-                    self.took_effect(effect);
-                    self.complete(&claim, seen, reply)
-                }
-            },
-            Err(panic) => {
-                // A ledger that can't be reached keeps the key processing, which orders nothing twice.
-                drop(wait(self.ledger.release(&claim)));
-                self.panicked("handler", seen, panic.as_ref())
-            }
-        }
-    }
-
     /// A request whose key's work goes on: 409, or the replay once it is done, if that is soon enough for a desk that waits.
     fn wait_or_not(&self, row_key: &str) -> Decision {
         let in_flight = self.refuse(Did::InFlight, self.in_flight(row_key));
         let Some(at_most) = self.waits else { return in_flight };
         match lock(&self.underway).coming(row_key, monotonic()) {
-            Some((reply, delay)) if delay <= at_most => Decision {
+            Some((reply, delay)) if delay <= at_most && self.facts.stores(reply.code()) => Decision {
                 delay,
                 ..self.replay_to_come(row_key, &reply)
             },
@@ -337,216 +304,6 @@ impl Counter {
         self.known(row_key, Reply::stored(reply.code(), reply.kept_headers(), reply.bytes().to_vec()))
     }
 
-    /// Keeps the work under way until it is due; only its answer is settled already, since it has to be given before the delay.
-    fn work_slowly(&self, claim: Option<Claim>, seen: &Seen, reply: Reply, effect: Option<Effect>, time: Duration) -> Decision {
-        lock(&self.underway).slow_down(SlowWork {
-            claim,
-            number: seen.number,
-            reply: reply.clone(),
-            effect,
-            due: monotonic().checked_add(time),
-        });
-        Decision {
-            delay: time,
-            ..Decision::answer(Did::Stuck, reply)
-        }
-    }
-
-    /// Does what should have been done by now. To be called before anybody looks.
-    pub(crate) fn do_what_is_due(&self) {
-        let due = lock(&self.underway).take_due(monotonic());
-        due.into_iter().for_each(|work| self.end_slow(work));
-    }
-
-    fn end_slow(&self, work: SlowWork) {
-        if let Some(order_id) = work.effect.as_ref().and_then(|effect| effect.order_id.as_ref()) {
-            lock(&self.shop).unhide(order_id);
-        }
-        self.took_effect(work.effect);
-        let did = match work.claim.map(|claim| wait(self.ledger.complete(&claim, &work.reply))) {
-            None => Did::Deaf,
-            Some(Ok(())) => Did::Claimed,
-            // Fenced out meanwhile, it is late work: done, and never heard of again.
-            Some(Err(_)) => Did::NotStored,
-        };
-        self.log.did(work.number, did);
-    }
-
-    /// The work is done. What could not be stored is not told as done: the key is processing until an operator looks.
-    fn complete(&self, claim: &Claim, seen: &Seen, reply: Reply) -> Decision {
-        if !self.facts.stores(reply.code()) {
-            return match wait(self.ledger.release(claim)) {
-                Ok(()) => Decision::answer(Did::GaveBack, reply),
-                Err(error) => self.refuse(Did::NotStored, no_ledger(&error)),
-            };
-        }
-        match wait(self.ledger.complete(claim, &reply)) {
-            Ok(()) => {
-                if self.terms.body_max.is_some_and(|max| reply.bytes().len() > max) {
-                    lock(&self.too_long).insert(claim.key().to_owned());
-                }
-                self.committed(seen, Did::Claimed, reply)
-            }
-            Err(error) => self.refuse(Did::NotStored, no_ledger(&error)),
-        }
-    }
-
-    /// What a server does that has no ledger, or passes it by: the work, every time.
-    fn work_without_ledger(&self, did: Did, seen: &Seen, work: &Work, situation: &Situation) -> Decision {
-        match situation {
-            Situation::Stuck => return Decision::lost(did),
-            Situation::Store(reply) => return Decision::answer(did, reply.clone()),
-            _ => {}
-        }
-        match catch_unwind(AssertUnwindSafe(|| self.perform(work, seen, Sight::under(situation)))) {
-            Ok((reply, effect)) => match situation {
-                Situation::Slow(time) => self.work_slowly(None, seen, reply, effect, *time),
-                _ => {
-                    self.took_effect(effect);
-                    self.committed(seen, did, reply)
-                }
-            },
-            Err(panic) => self.panicked("handler", seen, panic.as_ref()),
-        }
-    }
-
-    /// Does the work. What is answered below 400 takes effect.
-    fn perform(&self, work: &Work, seen: &Seen, sight: Sight) -> (Reply, Option<Effect>) {
-        if let Some(refusal) = self.refusal_of(work) {
-            return (self.facts.dress(&refusal, None), None);
-        }
-        let foreign = |order_id: &String| !self.is_of_tenant(order_id, seen);
-        let (reply, order_id) = match work {
-            Work::Place => {
-                let (reply, id) = lock(&self.shop).place(fields(seen), sight);
-                (reply, Some(id))
-            }
-            Work::Amend { order_id } | Work::Cancel { order_id } if foreign(order_id) => (self.facts.dress(&not_found(), None), None),
-            Work::Amend { order_id } => {
-                let mut patch = fields(seen);
-                self.facts.key_member().and_then(|member| patch.remove(member));
-                (lock(&self.shop).amend(order_id, patch), Some(order_id.clone()))
-            }
-            Work::Cancel { order_id } => (lock(&self.shop).cancel(order_id), Some(order_id.clone())),
-            Work::Serve(served, request) => (served.call(request).or_unspeakable(), None),
-        };
-        let shops_own = !matches!(work, Work::Serve(..));
-        if reply.code() >= 400 {
-            return (if shops_own { self.facts.dress(&reply, None) } else { reply }, None);
-        }
-        let effect = Effect {
-            key: seen.key.clone(),
-            tenant: tenant(seen).map(str::to_owned),
-            row_key: seen.key.as_deref().map(|key| row_key(&self.facts, seen, key)),
-            number: seen.number,
-            order_id,
-        };
-        (reply, Some(effect))
-    }
-
-    fn took_effect(&self, effect: Option<Effect>) {
-        lock(&self.effects).extend(effect);
-    }
-
-    /// The rule of the day, as far as it is about this work.
-    fn refusal_of(&self, work: &Work) -> Option<Reply> {
-        let code = lock(&self.refusal).clone()?;
-        matches!(work, Work::Place).then(|| Reply::problem(422, &code, "the shop takes no such order any more"))
-    }
-
-    fn committed(&self, seen: &Seen, did: Did, reply: Reply) -> Decision {
-        let mut seen = seen.clone();
-        seen.did = did;
-        self.call_hooks(&self.after_commit, &seen)
-            .unwrap_or_else(|| Decision::answer(did, reply))
-    }
-
-    fn look_up(&self, seen: &Seen, lookup: &Lookup) -> Decision {
-        let reply = match lookup {
-            Lookup::Order { order_id } if self.is_of_tenant(order_id, seen) => lock(&self.shop).show(order_id),
-            Lookup::Order { .. } => not_found(),
-            Lookup::ByKey { key } => self.look_up_key(&row_key(&self.facts, seen, key)),
-            Lookup::Found { key, as_list } => self.find(&row_key(&self.facts, seen, key), *as_list),
-            Lookup::Serve(served, request) => match catch_unwind(AssertUnwindSafe(|| served.call(request))) {
-                Ok(reply) => return Decision::answer(Did::Nothing, reply),
-                Err(panic) => return self.panicked("handler", request.seen(), panic.as_ref()),
-            },
-        };
-        match reply.code() {
-            ..400 => Decision::answer(Did::Nothing, reply),
-            _ => self.refuse(Did::Nothing, reply),
-        }
-    }
-
-    fn look_up_key(&self, row_key: &str) -> Reply {
-        let row = match wait(self.ledger.read(row_key)) {
-            Ok(Some(row)) => row,
-            Ok(None) => return not_found(),
-            Err(error) => return no_ledger(&error),
-        };
-        match row.state {
-            RowState::Processing => self.in_flight(row_key),
-            RowState::Succeeded => match self.order_of(row_key) {
-                Some(order_id) => lock(&self.shop).show(&order_id),
-                None => row.answer().unwrap_or_else(|| self.result_gone(row_key)),
-            },
-            RowState::Failed | RowState::Rejected => not_found(),
-        }
-    }
-
-    /// A lookup among the orders themselves, to which what is still processing is nothing.
-    fn find(&self, row_key: &str, as_list: bool) -> Reply {
-        let order = self.order_of(row_key).map(|order_id| lock(&self.shop).show(&order_id));
-        match (order, as_list) {
-            (None, false) => not_found(),
-            (Some(order), false) => order,
-            (order, true) => {
-                let orders: Vec<Value> = order
-                    .iter()
-                    .filter_map(|order| serde_json::from_slice(order.bytes()).ok())
-                    .collect();
-                Reply::json(200, json!({"data": orders}))
-            }
-        }
-    }
-
-    /// Cancels by key: an order that is there, or one that is still to come.
-    fn withdraw(&self, seen: &Seen, key: &str) -> Decision {
-        let row_key = row_key(&self.facts, seen, key);
-        let word = operation::not_applied(&row_key, "this key was cancelled before its order came; nothing was done under it");
-        let there = match wait(self.ledger.tombstone(&row_key, &word, self.terms)) {
-            Ok(there) => there,
-            Err(error) => return self.refuse(Did::Nothing, no_ledger(&error)),
-        };
-        let nothing_stands = || {
-            let told = json!({"status": "cancelled", "operation_state": "failed", "operation_ref": operation::reference(&row_key)});
-            Decision::answer(Did::Closed, Reply::json(200, told))
-        };
-        match (there.map(|row| row.state), self.order_of(&row_key)) {
-            (None | Some(RowState::Failed | RowState::Rejected), _) => nothing_stands(),
-            (Some(RowState::Processing), _) => self.refuse(Did::InFlight, self.in_flight(&row_key)),
-            (Some(RowState::Succeeded), Some(order_id)) => {
-                let cancelled = lock(&self.shop).cancel(&order_id);
-                // Cancelled before: that is what was asked for.
-                let told = if cancelled.code() < 400 {
-                    cancelled
-                } else {
-                    lock(&self.shop).show(&order_id)
-                };
-                Decision::answer(Did::Closed, told)
-            }
-            (Some(RowState::Succeeded), None) => {
-                let why = "what was done under this key is no order of this desk";
-                self.refuse(Did::Nothing, Reply::problem(409, "not_cancellable", why))
-            }
-        }
-    }
-
-    /// An operator's word on a key that is processing. Says whether there was any.
-    pub(crate) fn overrule(&self, key: &str, word: impl Fn(&str) -> Reply) -> Result<bool, LedgerError> {
-        wait(self.ledger.overrule(key, &word(key)))
-    }
-
     fn order_of(&self, row_key: &str) -> Option<String> {
         let effects = lock(&self.effects);
         let effect = effects.iter().find(|effect| effect.row_key.as_deref() == Some(row_key))?;
@@ -558,21 +315,6 @@ impl Counter {
         let effects = lock(&self.effects);
         let placed = effects.iter().find(|effect| effect.order_id.as_deref() == Some(order_id));
         placed.is_none_or(|effect| effect.tenant.as_deref() == tenant(seen))
-    }
-
-    /// Ends the work stuck under a key, or slow. Says whether there was any.
-    pub(crate) fn finish(&self, key: &str) -> Option<()> {
-        let stuck = lock(&self.underway).take_stuck(key);
-        let Some(StuckWork { claim, seen, work }) = stuck else {
-            let slow = lock(&self.underway).take_slow(key)?;
-            self.end_slow(slow);
-            return Some(());
-        };
-        let (reply, effect) = self.perform(&work, &seen, Sight::Open);
-        self.took_effect(effect);
-        // Fenced out meanwhile, it is late work: done, and never heard of again.
-        drop(wait(self.ledger.complete(&claim, &reply)));
-        Some(())
     }
 
     /// Calls the hooks; a decision only if one of them panicked.
@@ -675,6 +417,10 @@ fn unfit(seen: &Seen, contents: &Contents, work: &Work) -> Option<Reply> {
         return Some(unreadable("the body is not the JSON it claims to be"));
     }
     let needs_object = matches!(work, Work::Place | Work::Amend { .. });
+    // Else it would be placed without what it says: numbers that no double comes near, and what is nested one level too deep.
+    if needs_object && contents.is_json_object() && !json_of(seen).is_object() {
+        return Some(unreadable("the shop can't hold what this order says"));
+    }
     (needs_object && !contents.is_json_object()).then(|| Reply::problem(400, "order_invalid", "an order is a JSON object"))
 }
 

@@ -81,6 +81,11 @@ fn unquote(rest: &str) -> Result<String, &'static str> {
     Ok(key)
 }
 
+/// Whether some request could have had this key, whatever its server's limits: what a path or a query says may be anything.
+pub(crate) fn could_be_key(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(is_key_byte)
+}
+
 /// Visible ASCII without the signs that would make one line a list or a string of it.
 fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b',' | b';' | b'"' | b'\\')

@@ -227,7 +227,7 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Percent-decoding; a `%` that encodes nothing stands for itself.
-fn decode(segment: &str) -> String {
+pub(crate) fn decode(segment: &str) -> String {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -5,6 +5,7 @@ use std::fmt;
 use tokio::time::Instant;
 
 use super::log::{Entry, Kind};
+use super::scope::tenant;
 use super::seen::{Did, Seen};
 
 /// Something about the requests that a careful client does not do, even where no harm was done this time.
@@ -89,27 +90,38 @@ impl fmt::Display for Suspicion {
 
 /// All suspicions, by the number of the request that gave rise to them.
 pub(crate) fn suspicions(entries: &[Entry]) -> Vec<Suspicion> {
-    let orders: Vec<&Entry> = entries.iter().filter(|entry| entry.kind == Kind::Order).collect();
-    let mut found = Vec::new();
-    let mut keys = BTreeSet::new();
-    let mut reused = BTreeSet::new();
+    let orders = || entries.iter().filter(|entry| entry.kind == Kind::Order);
+    let mut tenants: BTreeMap<Option<&str>, Vec<&Entry>> = BTreeMap::new();
+    for order in orders() {
+        tenants.entry(tenant(&order.seen)).or_default().push(order);
+    }
+    // One tenant's keys and orders are nothing to another's.
+    let mut found: Vec<(usize, Suspicion)> = tenants.values().flat_map(|orders| of_one_tenant(orders)).collect();
     let mut request_ids = BTreeMap::new();
+    found.extend(orders().filter_map(|entry| Some((entry.seen.number, request_id_reused(&entry.seen, &mut request_ids)?))));
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().map(|(_, suspicion)| suspicion).collect()
+}
+
+fn of_one_tenant(orders: &[&Entry]) -> Vec<(usize, Suspicion)> {
+    let mut found = Vec::new();
+    let (mut keys, mut reused) = (BTreeSet::new(), BTreeSet::new());
     for (place, entry) in orders.iter().enumerate() {
-        let earlier = orders.split_at(place).0;
+        let (earlier, number) = (orders.split_at(place).0, entry.seen.number);
+        let mut suspect = |suspicion: Option<Suspicion>| found.extend(suspicion.map(|suspicion| (number, suspicion)));
         match &entry.seen.key {
-            None => found.push(Suspicion::NoKey { number: entry.seen.number }),
+            None => suspect(Some(Suspicion::NoKey { number })),
             Some(key) if keys.insert(key.as_str()) => {
-                found.extend(not_uuid_v4(&entry.seen, key));
-                found.extend(minted_in_retry(entry, key, earlier));
+                suspect(not_uuid_v4(&entry.seen, key));
+                suspect(minted_in_retry(entry, key, earlier));
             }
             Some(key) if !reused.contains(key.as_str()) => {
                 let suspicion = key_reused(entry, key, earlier);
                 reused.extend(suspicion.is_some().then_some(key.as_str()));
-                found.extend(suspicion);
+                suspect(suspicion);
             }
             Some(_) => {}
         }
-        found.extend(request_id_reused(&entry.seen, &mut request_ids));
     }
     found
 }

@@ -10,6 +10,7 @@
 )]
 
 mod adversary;
+mod adversary_desk;
 mod adversary_journal;
 mod bare;
 mod case_map;

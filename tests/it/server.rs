@@ -449,6 +449,28 @@ fn origin_of(mail: &str) -> uketsuke::Origin {
 
 // ---- the table of cases ----------------------------------------------------------------------------------------------
 
+/// Two tenants may have one key, or one order, without either being careless.
+#[tokio::test]
+async fn another_tenants_requests_make_nobody_suspicious() {
+    let desk = Desk::start().await;
+    desk.script("lose reply; lose reply; ok x2".parse().unwrap());
+    for (tenant, key, customer) in [
+        ("acme", KEY, "C-1"),
+        ("umbrella", KEY, "C-2"),
+        ("umbrella", KEY, "C-2"),
+        ("initech", OTHER_KEY, "C-1"),
+    ] {
+        drop(post(&desk, key, customer).header("X-Tenant", tenant).send().await);
+    }
+    assert_eq!(desk.orders().len(), 3);
+    desk.assert_nothing_suspicious();
+    drop(post(&desk, OTHER_KEY, "C-1").header("X-Tenant", "acme").send().await);
+    assert!(matches!(
+        desk.suspicions()[..],
+        [Suspicion::MintedInRetry { earlier: 1, later: 5, .. }]
+    ));
+}
+
 /// The network held half of it back until the retry was answered.
 #[tokio::test]
 async fn a_first_request_that_comes_after_its_retry_is_replayed() {

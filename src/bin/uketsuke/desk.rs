@@ -51,25 +51,27 @@ pub(crate) struct Options {
     json: bool,
 }
 
+const UNKNOWN_LEDGER: &str = "--ledger: a ledger is `memory` or `redis://HOST:PORT`";
+const NO_REDIS: &str = "--ledger: this program was built without a ledger in Redis: build it with --features desk,redis";
+
 /// Where the ledger is.
 #[derive(Clone, Debug)]
 enum Shelf {
     Memory,
     Redis(String),
+    /// Something else. Refused later than other arguments are: a complaint of the parser's would repeat it, and it may hold a password.
+    Unknown,
 }
 
 impl std::str::FromStr for Shelf {
-    type Err = String;
+    type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "memory" => Ok(Shelf::Memory),
-            url if url.starts_with("redis://") && cfg!(feature = "redis") => Ok(Shelf::Redis(url.to_owned())),
-            url if url.starts_with("redis://") => {
-                Err("this program was built without a ledger in Redis: build it with --features desk,redis".to_owned())
-            }
-            _ => Err("a ledger is `memory` or `redis://HOST:PORT`".to_owned()),
-        }
+        Ok(match text {
+            "memory" => Shelf::Memory,
+            url if url.starts_with("redis://") => Shelf::Redis(url.to_owned()),
+            _ => Shelf::Unknown,
+        })
     }
 }
 
@@ -79,6 +81,7 @@ impl fmt::Display for Shelf {
         f.write_str(match self {
             Shelf::Memory => "memory",
             Shelf::Redis(_) => "redis",
+            Shelf::Unknown => "unknown",
         })
     }
 }
@@ -88,6 +91,7 @@ impl Shelf {
         match self {
             Shelf::Memory => Ok(Arc::new(MemoryLedger::new())),
             Shelf::Redis(url) => in_redis(url).await,
+            Shelf::Unknown => Err(UNKNOWN_LEDGER.to_owned()),
         }
     }
 }
@@ -102,22 +106,32 @@ async fn in_redis(url: &str) -> Result<Arc<dyn Ledger>, String> {
 
 #[cfg(not(feature = "redis"))]
 async fn in_redis(_: &str) -> Result<Arc<dyn Ledger>, String> {
-    Err("this program was built without a ledger in Redis".to_owned())
+    Err(NO_REDIS.to_owned())
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), String> {
     // Before anybody is told that it runs, so that no signal is missed.
     let stopped = stopped().map_err(|e| format!("can't listen for Ctrl-C: {e}"))?;
     let desk = options.desk().await?;
-    options.greet(&desk);
     let json = options.json;
+    // Before anybody is told where it listens, so that no request goes untold.
     desk.on_answer(move |seen| tell(seen, json));
+    options.greet(&desk);
     stopped.await;
     options.farewell(&desk);
     Ok(())
 }
 
 impl Options {
+    /// What is refused without being repeated.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        match self.ledger {
+            Shelf::Unknown => Err(UNKNOWN_LEDGER),
+            Shelf::Redis(_) if cfg!(not(feature = "redis")) => Err(NO_REDIS),
+            Shelf::Memory | Shelf::Redis(_) => Ok(()),
+        }
+    }
+
     async fn desk(&self) -> Result<Desk, String> {
         let mut builder: DeskBuilder = Desk::builder().listen(self.listen).dialect(self.dialect);
         builder = builder.ledger(self.ledger.ledger().await?);

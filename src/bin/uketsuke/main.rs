@@ -2,7 +2,7 @@
 
 mod desk;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 use std::process::ExitCode;
 
 /// The client side of never ordering twice, and a desk to test it against.
@@ -22,6 +22,9 @@ enum Verb {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Verb::Desk(options) = Uketsuke::parse().verb;
+    if let Err(why) = options.check() {
+        Uketsuke::command().error(ErrorKind::ValueValidation, why).exit();
+    }
     match desk::run(options).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -81,6 +81,13 @@ impl Held {
     }
 }
 
+/// Given up by word, not by closing: a child process that is being started holds the open file a moment longer than we do.
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.file.unlock());
+    }
+}
+
 fn same_file(disk: &Arc<dyn Disk>, path: &Path, file: &dyn DiskFile) -> bool {
     file.identity()
         .is_ok_and(|ours| disk.identity(path).is_ok_and(|there| there == ours))

@@ -311,6 +311,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn turn_clock(&self, millis: i64) {
-        self.turned.fetch_add(millis, Ordering::SeqCst);
+        let turn = |turned: i64| Some(turned.saturating_add(millis));
+        self.turned.fetch_update(Ordering::SeqCst, Ordering::SeqCst, turn).ok();
     }
 }

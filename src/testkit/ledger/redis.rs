@@ -457,7 +457,8 @@ impl Ledger for RedisLedger {
     }
 
     fn turn_clock(&self, millis: i64) {
-        self.turned.fetch_add(millis, Ordering::SeqCst);
+        let turn = |turned: i64| Some(turned.saturating_add(millis));
+        self.turned.fetch_update(Ordering::SeqCst, Ordering::SeqCst, turn).ok();
     }
 }
 

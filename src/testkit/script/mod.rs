@@ -17,6 +17,9 @@ use self::rules::{Rule, When};
 use self::situation::{Step, accepted, redirection, refusal};
 use super::reply::Reply;
 
+/// How often a situation may come in a row: no test wants more, and a slip of the pen should not fill the memory.
+const TIMES_MAX: u32 = 10_000;
+
 /// What the desk does to the requests to come, one situation per request.
 ///
 /// ```
@@ -104,19 +107,19 @@ impl Script {
 
     /// Makes the situation before it happen `n` times in all: `.status(503).times(2)` is two of them.
     ///
-    /// `times(0)` takes it out. On an empty script there is nothing to repeat.
+    /// `times(0)` takes it out, and 10,000 are the most. On an empty script there is nothing to repeat.
     #[must_use]
     pub fn times(mut self, n: u32) -> Self {
         if let Some(last) = self.sequence.pop_back() {
-            self.sequence.extend((0..n).map(|_| Arc::clone(&last)));
+            self.sequence.extend((0..n.min(TIMES_MAX)).map(|_| Arc::clone(&last)));
         }
         self
     }
 
-    /// **Flaps**: this status, then an honest answer, and that `times` times over.
+    /// **Flaps**: this status, then an honest answer, and that `times` times over; 5,000 are the most.
     #[must_use]
     pub fn flapping(self, code: u16, times: u32) -> Self {
-        (0..times).fold(self, |script, _| script.status(code).then_ok())
+        (0..times.min(TIMES_MAX / 2)).fold(self, |script, _| script.status(code).then_ok())
     }
 
     /// Turns the ledger's clock, forward or back, just before the next request that takes a step. Takes up no request itself.
