@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 use uketsuke::{
-    ApiBuilder, ErrorKind, Journal, JsonOrder, OrderClient, Outcome, Route,
+    ApiBuilder, ErrorKind, Journal, JsonOrder, OrderClient, Outcome, Route, Timeouts,
     journal::store::StoreErrorKind,
     testkit::{Desk, Reply, Script},
 };
@@ -295,11 +295,18 @@ async fn an_order_of_a_mebibyte_is_resumed_byte_for_byte() {
     desk.serve("POST", "/parcels", |_| Reply::json(201, json!({"order_id": "p-1"})));
     desk.script(Script::new().lose_request());
     let large = JsonOrder::new(Route::post("parcels"), json!({"note": "ü\"\\\n".repeat((1 << 20) / 5)}));
-    let once = OrderClient::new(folder.journal().await, single(&desk.url()).build().unwrap(), actor());
+    // So much JSON is compared by the desk in its own time, on a machine that is busy with other things.
+    let patient = |api: ApiBuilder| {
+        let mut timeouts = Timeouts::default();
+        timeouts.attempt = Duration::from_secs(60);
+        timeouts.total = Duration::from_secs(120);
+        api.timeouts(timeouts).build().unwrap()
+    };
+    let once = OrderClient::new(folder.journal().await, patient(single(&desk.url())), actor());
     let key = once.submit(mail(1), &large).await.unwrap_err().key().unwrap();
     once.drain(Duration::from_secs(5)).await;
     drop(once);
-    let client = folder.client(&desk).await;
+    let client = OrderClient::new(folder.journal().await, patient(brisk(&desk.url())), actor());
     let resumed = client.resume_pending().await.unwrap().resumed;
     assert_eq!(receipt(resumed[0].result.clone()).key, key);
     let [one, two] = &desk.requests()[..] else {
