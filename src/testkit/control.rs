@@ -7,7 +7,6 @@ use super::counter::Counter;
 use super::reply::Reply;
 use super::route::decode;
 use super::seen::Seen;
-use super::suspicion::suspicions;
 
 /// Where they are. Nothing else of the desk's, and nothing served, is reached below it.
 const UNDER: &str = "/_desk/";
@@ -50,20 +49,24 @@ pub(crate) fn told(seen: &Seen) -> Value {
 
 /// What came of it all, in numbers.
 pub(crate) fn summary(counter: &Counter) -> Value {
+    let suspicions = counter.suspicions().len();
     let entries = counter.log.entries();
     json!({
         "requests": entries.len(),
         "keys": counter.keys_seen().len(),
         "orders": counter.orders().len(),
         "replayed": entries.iter().filter(|entry| entry.seen.replayed).count(),
-        "suspicions": suspicions(&entries).len(),
+        "suspicions": suspicions,
         "script_left": counter.script_left(),
     })
 }
 
 fn said(counter: &Counter) -> Value {
-    let all = suspicions(&counter.log.entries());
-    all.iter().map(|suspicion| Value::String(suspicion.to_string())).collect()
+    counter
+        .suspicions()
+        .iter()
+        .map(|suspicion| Value::String(suspicion.to_string()))
+        .collect()
 }
 
 fn play(counter: &Counter, text: &[u8]) -> Reply {

@@ -30,6 +30,7 @@ use super::scope::{row_key, tenant};
 use super::script::{Performance, Script, Situation, Turn, unauthorized};
 use super::seen::{Did, Seen};
 use super::shop::{Shop, Sight, not_found};
+use super::suspicion::{Suspicion, suspicions};
 use super::underway::{SlowWork, StuckWork, Underway};
 
 /// Whether the desk looks at keys at all.
@@ -380,6 +381,11 @@ impl Counter {
     pub(crate) fn effects(&self) -> Vec<Effect> {
         self.do_what_is_due();
         lock(&self.effects).clone()
+    }
+
+    pub(crate) fn suspicions(&self) -> Vec<Suspicion> {
+        self.do_what_is_due();
+        suspicions(&self.log.entries())
     }
 
     pub(crate) fn panics(&self) -> Vec<String> {

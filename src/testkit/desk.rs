@@ -18,7 +18,7 @@ use super::reply::Reply;
 use super::route::{Request, Served};
 use super::script::Script;
 use super::seen::Seen;
-use super::suspicion::{Suspicion, suspicions};
+use super::suspicion::Suspicion;
 
 /// An order API on a port of its own, for tests: a good idempotent server that plays ugly ones on command.
 ///
@@ -275,8 +275,7 @@ impl Desk {
 
     /// What a careful client would not have done, in the order it happened. Empty for a good one.
     pub fn suspicions(&self) -> Vec<Suspicion> {
-        self.counter.do_what_is_due();
-        suspicions(&self.counter.log.entries())
+        self.counter.suspicions()
     }
 
     /// How many steps of the script are still to come: of its sequence and of the rules that are used up. What happens sometimes counts 0.

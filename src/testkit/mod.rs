@@ -59,6 +59,7 @@ mod scope;
 mod script;
 mod seen;
 mod shop;
+mod spelling;
 mod suspicion;
 mod underway;
 

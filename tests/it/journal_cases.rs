@@ -21,7 +21,7 @@ use std::{
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     net::{TcpListener, TcpStream},
-    process::{Child, ChildStdout, Command},
+    process::{Child, ChildStdout},
     task::JoinSet,
     time::{Instant, timeout},
 };
@@ -69,15 +69,11 @@ struct Player {
 
 impl Player {
     fn start(role: &str, url: &str, folder: &Folder) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "journal_cases::play", "--nocapture", "--test-threads", "1"])
+        let mut process = crate::kit::again("journal_cases::play")
             .env("UKETSUKE_CASE", role)
             .env("UKETSUKE_URL", url)
             .env("UKETSUKE_FOLDER", folder.path())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let says = BufReader::new(process.stdout.take().unwrap()).lines();

@@ -75,17 +75,24 @@ impl Folder {
     }
 }
 
-/// Starts this very test binary again as another process, in which `child::play` does what `role` says.
-pub(crate) fn child(role: &str, url: &str, folder: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child::play", "--nocapture", "--test-threads", "1"])
-        .env("UKETSUKE_CHILD", role)
-        .env("UKETSUKE_URL", url)
-        .env("UKETSUKE_FOLDER", folder)
+/// This very test binary once more, with that one test; it hears nothing, what it tells can be read, and it ends with its handle.
+pub(crate) fn again(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .kill_on_drop(true)
+        .kill_on_drop(true);
+    command
+}
+
+/// Starts this very test binary again as another process, in which `child::play` does what `role` says.
+pub(crate) fn child(role: &str, url: &str, folder: &Path) -> Child {
+    again("child::play")
+        .env("UKETSUKE_CHILD", role)
+        .env("UKETSUKE_URL", url)
+        .env("UKETSUKE_FOLDER", folder)
         .spawn()
         .unwrap()
 }

@@ -9,7 +9,6 @@ use serde_json::json;
 use std::{
     collections::BTreeSet,
     path::Path,
-    process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -537,7 +536,7 @@ async fn the_environments_proxy_sees_no_order() {
 
 /// What a child says that submits, with a proxy in every variable there is.
 async fn child_behind(proxy: &str, url: &str, folder: &Path) -> String {
-    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+    let mut command = crate::kit::again("child::play");
     for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
         command.env(name, proxy);
     }
@@ -545,11 +544,9 @@ async fn child_behind(proxy: &str, url: &str, folder: &Path) -> String {
         command.env_remove(name);
     }
     let output = command
-        .args(["--exact", "child::play", "--nocapture", "--test-threads", "1"])
         .env("UKETSUKE_CHILD", "submit")
         .env("UKETSUKE_URL", url)
         .env("UKETSUKE_FOLDER", folder)
-        .stdin(Stdio::null())
         .output()
         .await
         .unwrap();

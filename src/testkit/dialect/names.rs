@@ -1,5 +1,7 @@
 //! Choosing by name, and the name that was probably meant.
 
+use crate::testkit::spelling::distance;
+
 /// A name that nothing has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} `{name}`{}; there are {known}", .nearest.as_ref().map(|near| format!(", did you mean {near}?")).unwrap_or_default())]
@@ -35,20 +37,4 @@ fn nearest(name: &str, names: &[&'static str]) -> Option<&'static str> {
         .map(|known| (distance(&name.to_ascii_lowercase(), known), *known))
         .min()?;
     (near.0 * 2 <= near.1.len()).then_some(near.1)
-}
-
-/// How many letters have to be added, taken away or changed (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.bytes().enumerate() {
-        let (mut corner, mut before) = (i, i + 1);
-        let mut next = vec![before];
-        for (right, above) in b.bytes().zip(row.iter().skip(1)) {
-            before = (corner + usize::from(left != right)).min(before + 1).min(above + 1);
-            corner = *above;
-            next.push(before);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }

@@ -1,11 +1,12 @@
 //! The ledger of one server: rows behind one lock.
 
+use super::turned::Turned;
 use super::{Ask, Claim, Claimed, Ledger, LedgerError, Row, RowState, Terms};
-use crate::clock::{Clock as _, SystemClock, Timestamp};
+use crate::clock::Timestamp;
 use crate::future::BoxFuture;
 use crate::testkit::reply::Reply;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +30,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct MemoryLedger {
     book: Mutex<Book>,
-    /// How far the clock was turned, in milliseconds.
-    turned: AtomicI64,
+    clock: Turned,
 }
 
 /// How many refused requests are remembered.
@@ -73,7 +73,7 @@ impl Default for MemoryLedger {
         };
         Self {
             book: Mutex::new(book),
-            turned: AtomicI64::new(0),
+            clock: Turned::default(),
         }
     }
 }
@@ -84,11 +84,6 @@ impl MemoryLedger {
         Self::default()
     }
 
-    fn now(&self) -> Timestamp {
-        let real = SystemClock.now().as_millis();
-        Timestamp::from_millis(real.saturating_add(self.turned.load(Ordering::SeqCst)))
-    }
-
     fn lock(&self) -> MutexGuard<'_, Book> {
         // Every change under the lock is over before anything can panic.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
@@ -96,7 +91,7 @@ impl MemoryLedger {
 
     fn claim_now(&self, ask: Ask) -> Claimed {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         let owner = book.owner.clone();
         let Some((entry, fence)) = book.standing(&ask.key, now) else {
             return book.claim_new(ask, now);
@@ -127,7 +122,7 @@ impl MemoryLedger {
     /// Changes the row of a claim that still is the key's own.
     fn with<T>(&self, claim: &Claim, change: impl FnOnce(&mut Entry, Timestamp) -> T) -> Result<T, LedgerError> {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         let entry = book.own(claim, now).ok_or_else(|| LedgerError::fenced(claim))?;
         Ok(change(entry, now))
     }
@@ -257,7 +252,7 @@ impl Ledger for MemoryLedger {
 
     fn release(&self, claim: &Claim) -> BoxFuture<'_, Result<(), LedgerError>> {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         if book.own(claim, now).is_none() {
             return ready(Err(LedgerError::fenced(claim)));
         }
@@ -269,13 +264,13 @@ impl Ledger for MemoryLedger {
 
     fn read(&self, key: &str) -> BoxFuture<'_, Result<Option<Row>, LedgerError>> {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         ready(Ok(book.standing(key, now).map(|(entry, _)| entry.row.clone())))
     }
 
     fn tombstone(&self, key: &str, answer: &Reply, terms: Terms) -> BoxFuture<'_, Result<Option<Row>, LedgerError>> {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         let there = book.standing(key, now).map(|(entry, _)| entry.row.clone());
         if there.is_none() {
             book.close(key, answer, terms, now);
@@ -285,7 +280,7 @@ impl Ledger for MemoryLedger {
 
     fn overrule(&self, key: &str, answer: &Reply) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         let standing = book.standing(key, now);
         let overruled = standing
             .filter(|(entry, _)| entry.row.state == RowState::Processing)
@@ -299,7 +294,7 @@ impl Ledger for MemoryLedger {
 
     fn rows(&self) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
         let mut book = self.lock();
-        let now = self.now();
+        let now = self.clock.now();
         // A row that goes here leaves its key's place behind, which `standing` clears.
         book.rows.retain(|_, entry| !entry.forgotten(now));
         book.rows.values_mut().for_each(|entry| entry.age(now));
@@ -307,11 +302,10 @@ impl Ledger for MemoryLedger {
     }
 
     fn now(&self) -> Timestamp {
-        Self::now(self)
+        self.clock.now()
     }
 
     fn turn_clock(&self, millis: i64) {
-        let turn = |turned: i64| Some(turned.saturating_add(millis));
-        self.turned.fetch_update(Ordering::SeqCst, Ordering::SeqCst, turn).ok();
+        self.clock.turn(millis);
     }
 }

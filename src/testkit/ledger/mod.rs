@@ -6,6 +6,7 @@
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
+mod turned;
 mod wait;
 
 pub use memory::MemoryLedger;

@@ -3,8 +3,9 @@
 //! The connection lives on a thread with a runtime of its own. Calls come from threads that are parked while they wait (wiremock's) and from
 //! runtimes that are busy; a connection driven by either would wait for itself.
 
+use super::turned::Turned;
 use super::{Ask, Claim, Claimed, Ledger, LedgerError, Row, RowState, Terms};
-use crate::clock::{Clock as _, SystemClock, Timestamp};
+use crate::clock::Timestamp;
 use crate::future::BoxFuture;
 use crate::ids::OwnerId;
 use crate::testkit::reply::Reply;
@@ -13,7 +14,6 @@ use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Script,
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -47,8 +47,7 @@ pub struct RedisLedger {
     /// Where the connection is driven.
     driver: Driver,
     prefix: String,
-    /// How far the clock was turned, in milliseconds.
-    turned: AtomicI64,
+    clock: Turned,
 }
 
 /// The way to the server: one connection for all calls, opened anew when it has died.
@@ -85,7 +84,7 @@ impl RedisLedger {
             }),
             driver: Driver::start()?,
             prefix: String::new(),
-            turned: AtomicI64::new(0),
+            clock: Turned::default(),
         };
         ledger.ask(Question::Plain(redis::cmd("PING"))).await?;
         Ok(ledger)
@@ -103,7 +102,7 @@ impl RedisLedger {
         let prefix = &self.prefix;
         let names = ["idem:", "fence:"].map(|kind| format!("{prefix}{kind}{key}"));
         let names = [names.as_slice(), &[format!("{prefix}rows"), format!("{prefix}rejected")]].concat();
-        let turned = self.turned.load(Ordering::SeqCst).to_string();
+        let turned = self.clock.by().to_string();
         let args = [vec![verb.as_bytes().to_vec(), turned.into_bytes()], args].concat();
         let answer = self.ask(Question::Step { names, args }).await?;
         let corrupt = |why: String| LedgerError::Corrupt { key: key.to_owned(), why };
@@ -452,13 +451,11 @@ impl Ledger for RedisLedger {
 
     /// This machine's clock, turned as the ledger's is. The steps themselves ask the server's.
     fn now(&self) -> Timestamp {
-        let real = SystemClock.now().as_millis();
-        Timestamp::from_millis(real.saturating_add(self.turned.load(Ordering::SeqCst)))
+        self.clock.now()
     }
 
     fn turn_clock(&self, millis: i64) {
-        let turn = |turned: i64| Some(turned.saturating_add(millis));
-        self.turned.fetch_update(Ordering::SeqCst, Ordering::SeqCst, turn).ok();
+        self.clock.turn(millis);
     }
 }
 

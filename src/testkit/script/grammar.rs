@@ -14,6 +14,7 @@ use super::Script;
 use super::rules::{Rule, When};
 use super::situation::{Situation, Step, accepted, redirection, refusal, unauthorized};
 use crate::testkit::reply::{Reply, Written};
+use crate::testkit::spelling::distance;
 
 const STEPS_MAX: usize = 10_000;
 const NESTING_MAX: usize = 8;
@@ -633,21 +634,6 @@ fn nearest(said: &[&str], phrases: &[&'static str]) -> Option<&'static str> {
     });
     let (distance, phrase) = by_distance.min_by_key(|(distance, _)| *distance)?;
     (distance <= (words(phrase).len() / 3).clamp(1, 3)).then_some(phrase)
-}
-
-/// Levenshtein's: how many letters to add, take or change.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (n, letter) in one.chars().enumerate() {
-        let mut next = vec![n + 1];
-        for ((above, corner), compared) in row.iter().skip(1).zip(&row).zip(other.chars()) {
-            let changed = corner + usize::from(letter != compared);
-            let left = next.last().copied().unwrap_or_default();
-            next.push(changed.min(above + 1).min(left + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 fn short(text: &str) -> String {

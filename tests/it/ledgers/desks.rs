@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout};
 use uketsuke::testkit::{Desk, RedisLedger};
 
 const ROUNDS: usize = 200;
@@ -82,13 +82,9 @@ struct OtherDesk {
 
 impl OtherDesk {
     async fn open(redis: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "ledgers::desks::play_desk", "--nocapture", "--test-threads", "1"])
+        let mut process = crate::kit::again("ledgers::desks::play_desk")
             .env("UKETSUKE_DESK_REDIS", redis)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
