@@ -5,9 +5,10 @@
 //! age.
 
 use serde::{Deserialize, Serialize};
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::{
     fmt,
-    sync::OnceLock,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -127,17 +128,22 @@ impl Clock for SystemClock {
         Timestamp::from_millis(millis)
     }
 
-    /// Linux only: `/proc/uptime` counts time asleep, as `CLOCK_BOOTTIME` does.
+    /// Linux only: `/proc/uptime` counts time asleep, as `CLOCK_BOOTTIME` does. Opened once: each attempt asks, and a read is made anew each time.
+    #[cfg(target_os = "linux")]
     fn boot(&self) -> Option<Boot> {
         static ID: OnceLock<Option<String>> = OnceLock::new();
+        static UPTIME: OnceLock<Option<std::fs::File>> = OnceLock::new();
         let id = ID
             .get_or_init(|| {
                 let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
                 Some(id.trim().to_owned())
             })
             .clone()?;
-        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-        let (seconds, hundredths) = uptime.split_whitespace().next()?.split_once('.')?;
+        let uptime = UPTIME.get_or_init(|| std::fs::File::open("/proc/uptime").ok()).as_ref()?;
+        let mut text = [0; 64];
+        let len = std::os::unix::fs::FileExt::read_at(uptime, &mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..len)?).ok()?;
+        let (seconds, hundredths) = text.split_whitespace().next()?.split_once('.')?;
         let up_ms = seconds
             .parse::<u64>()
             .ok()?

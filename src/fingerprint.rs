@@ -27,8 +27,9 @@ impl Fingerprint {
             "contents": contents,
         });
         let digest = Sha256::digest(gate::canonical(&whole)?);
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Fingerprint(format!("fp1:{hex}")))
+        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+        Ok(Fingerprint("fp1:".chars().chain(hex).collect()))
     }
 
     /// The text form.

@@ -1,7 +1,7 @@
 //! A whole submit beside its floor: one plain POST of the same bytes, and one append of the claim's size with one sync. In one run, in turn, as a
 //! ratio of medians; and so the processor's time that each takes.
 //!
-//! `cargo bench --bench submit`; `-- --quick` for fewer rounds, `-- --phases` for where a submit's time goes. Absolute times are of this machine
+//! `cargo bench --bench submit`; `-- --quick` for fewer rounds, `-- --phases` for where a submit's time goes, `-- --submits` for a profiler. Absolute times are of this machine
 //! today; only the ratios travel. The floor against itself is the control: where it is off, the run is void.
 
 mod floor;
@@ -54,6 +54,12 @@ fn main() -> Result<()> {
         }
         let journal = Journal::open(folder.path().join("journal")).await?;
         let client = client(journal, &server.url)?;
+        if told("--submits") {
+            for n in 0..rounds * EACH {
+                submit(&client, n).await?;
+            }
+            return Ok(());
+        }
         compare(&client, &mut floor, rounds).await
     })
 }
