@@ -2,6 +2,7 @@
 
 use crate::{
     attempt::{
+        budget::{Bucket, RetryBudget},
         credential::{Bearer, Credentials, Keeper},
         http::{Base, HttpWire, Plain, Tune},
         pace::Pacing,
@@ -26,6 +27,7 @@ struct Inner {
     account: Option<String>,
     timeouts: Timeouts,
     pacing: Pacing,
+    budget: Bucket,
 }
 
 /// What an [`Api`] is made of. Start from [`Api::builder`].
@@ -39,6 +41,7 @@ pub struct ApiBuilder {
     plain: Plain,
     timeouts: Timeouts,
     pacing: Pacing,
+    budget: RetryBudget,
     answer_cap: usize,
     tune: Option<Tune>,
     fault: Option<Invalid>,
@@ -63,6 +66,7 @@ impl Api {
             plain: Plain::default(),
             timeouts: Timeouts::default(),
             pacing: Pacing::default(),
+            budget: RetryBudget::default(),
             answer_cap: ANSWER_CAP,
             tune: None,
             fault: None,
@@ -100,6 +104,10 @@ impl Api {
 
     pub(crate) fn pacing(&self) -> Pacing {
         self.0.pacing
+    }
+
+    pub(crate) fn budget(&self) -> &Bucket {
+        &self.0.budget
     }
 
     /// What of all this an order keeps.
@@ -185,6 +193,12 @@ impl ApiBuilder {
         self
     }
 
+    /// What all retries over this api, and over its clones, may cost together. Default: 500 tokens, see [`RetryBudget`].
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
     /// The largest answer that is read, in bytes. Default: 1 MiB; at most 2 MiB, since the journal keeps it.
     pub fn answer_cap(mut self, bytes: usize) -> Self {
         self.answer_cap = bytes;
@@ -240,6 +254,7 @@ impl ApiBuilder {
             account: self.account,
             timeouts: self.timeouts,
             pacing: self.pacing,
+            budget: Bucket::new(self.budget),
         })))
     }
 }

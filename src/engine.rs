@@ -8,16 +8,16 @@ use crate::{
     answer::Observed,
     api::Api,
     attempt::{
-        Outgoing, Unsendable,
+        Outgoing, Unsendable, budget,
         credential::Credential,
-        pace::Pace,
+        pace::Patience,
         verdict::{Verdict, confirm, verdict},
     },
     clock::monotonic,
     ids::{IdempotencyKey, RequestId},
     intent::{Draft, Intent},
     journal::{Claim, ClaimTerms, Claimed, Journal, JournalError, Landing, Mine},
-    lifecycle::{Event, Rest, ReviewReason, Sighting, Stage, State},
+    lifecycle::{Event, Rest, ReviewReason, Settled, Sighting, Stage, State},
     outcome::{Error, Outcome, Raw, tell},
     policy::{Judged, Permit, Policy, Proposal, permit},
     ruling::Ruling,
@@ -149,43 +149,37 @@ impl Engine {
 
     /// The loop. Ends when the order has an outcome, a person has to look, or no further attempt is due; always with that written down.
     async fn settle(&self, permit: &mut Permit) -> Result<(), JournalError> {
-        let pacing = self.api.pacing();
-        let mut pace = Pace::new(pacing.base, pacing.cap);
+        let mut patience = Patience::new(self.api.pacing(), self.api.budget());
         let until = monotonic() + self.api.timeouts().total;
         let mut refresh = Refresh::Left;
-        let mut made = 0_u32;
         loop {
-            made = made.saturating_add(1);
-            let Some((verdict, used)) = self.attempt(permit, until).await? else {
+            let Some((verdict, used, cost)) = self.attempt(permit, until).await? else {
+                patience.not_made();
                 return Ok(());
             };
-            let (wait, asked) = match verdict {
+            let left = || until.saturating_duration_since(monotonic());
+            let next = match verdict {
+                Verdict::Settle(Settled::Succeeded { .. }) => {
+                    patience.succeeded();
+                    return Ok(());
+                }
                 Verdict::Settle(_) | Verdict::Review(_) | Verdict::Stop(_) => return Ok(()),
                 Verdict::RefreshCredential { status } => match self.refresh(&mut refresh, used, until).await {
-                    true => (Duration::ZERO, false),
+                    true => patience.at_once(cost, left()),
                     false => return self.rest(permit, Rest::Unauthorized { status: Some(status) }).await,
                 },
-                Verdict::Again { not_before } => (pace.next(not_before), not_before.is_some()),
+                Verdict::Again { not_before } => patience.next(not_before, cost, left()),
             };
-            // Never sleep past the limit: whoever resumes finds when it is worth trying.
-            let spent = made >= pacing.attempts;
-            if spent || monotonic() + wait >= until {
-                let later = Some(self.journal.now().plus(wait));
-                let why = match spent {
-                    // Our own patience ended: only the server's word is worth waiting for.
-                    true => Rest::AttemptsSpent {
-                        retry_at: later.filter(|_| asked),
-                    },
-                    false => Rest::TimeSpent { retry_at: later },
-                };
-                return self.rest(permit, why).await;
+            match next {
+                Ok(wait) => tokio::time::sleep(wait).await,
+                Err(spent) => return self.rest(permit, spent.rest(self.journal.now())).await,
             }
-            tokio::time::sleep(wait).await;
         }
     }
 
     /// One attempt: written down, sent, written down. `None`: it was not made, since the order no longer waits for one.
-    async fn attempt(&self, permit: &mut Permit, until: Instant) -> Result<Option<(Verdict, Option<Credential>)>, JournalError> {
+    /// With what a retry after it would cost.
+    async fn attempt(&self, permit: &mut Permit, until: Instant) -> Result<Option<(Verdict, Option<Credential>, u32)>, JournalError> {
         if self.held_back(permit).await? {
             return Ok(None);
         }
@@ -219,9 +213,10 @@ impl Engine {
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         span.in_scope(|| tracing::info!(seen = %Sighting::of(&seen), took_ms, "attempt ended"));
 
+        let cost = budget::cost(&seen);
         // Judged here, off the journal's thread; weighed once more against the story as it stands when it is written.
         let claim = permit.claim_mut();
-        let judged = verdict(claim.intent(), number, &seen, self.api.dialect(), claim.state());
+        let judged = verdict(claim.intent(), number, &seen, self.api.dialect(), claim.state(), self.journal.now());
         let verdict = self
             .journal
             .write(claim, move |state, mine| {
@@ -236,7 +231,7 @@ impl Engine {
                 (events, verdict)
             })
             .await?;
-        Ok(Some((verdict, credential)))
+        Ok(Some((verdict, credential, cost)))
     }
 
     /// The credential of this attempt. The provider has as long as the flight: a hung one must not hold an order for ever.

@@ -74,6 +74,7 @@ pub use actor::Actor;
 pub use answer::{Answer, Head};
 pub use api::{Api, ApiBuilder};
 pub use attempt::{
+    budget::RetryBudget,
     credential::{Credential, CredentialError, Credentials},
     http::Plain,
     pace::Pacing,

@@ -1,6 +1,7 @@
 //! One attempt: what is sent, what was seen of it, what that means, how long to wait. Facts (`Observed`), judgement (`Verdict`) and patience
 //! (`Pace`) are three things; the loop that joins them is `engine.rs`.
 
+pub(crate) mod budget;
 pub(crate) mod credential;
 pub(crate) mod http;
 pub(crate) mod pace;

@@ -5,6 +5,7 @@
 use super::retry_after;
 use crate::{
     answer::{Answer, Half, Head, NeverLeft, Observed},
+    clock::Timestamp,
     dialect::{Dialect, Reading},
     intent::Intent,
     lifecycle::{Rest, ReviewReason, Settled, State},
@@ -38,22 +39,22 @@ pub(crate) fn confirm(verdict: Verdict, attempt: u32, now: &State) -> Verdict {
     }
 }
 
-/// `before`: the order with this attempt written as sent, and nothing known of it yet.
-pub(crate) fn verdict(intent: &Intent, attempt: u32, seen: &Observed, dialect: &Dialect, before: &State) -> Verdict {
+/// `before`: the order with this attempt written as sent, and nothing known of it yet. `now`: when it was seen.
+pub(crate) fn verdict(intent: &Intent, attempt: u32, seen: &Observed, dialect: &Dialect, before: &State, now: Timestamp) -> Verdict {
     match seen {
         Observed::NeverLeft(NeverLeft::Tls) => Verdict::Stop(Rest::Tls {}),
         Observed::NeverLeft(NeverLeft::Connect | NeverLeft::Dns) | Observed::NoAnswer(_) => Verdict::Again { not_before: None },
         Observed::HalfAnswer(_, Half::TooLarge) => Verdict::Stop(Rest::TooLarge {}),
         Observed::HalfAnswer(head, Half::Cut | Half::Stalled | Half::Undecodable) => Verdict::Again {
-            not_before: retry_after::wait(head),
+            not_before: retry_after::wait(head, now),
         },
-        Observed::Answered(answer) => answered(intent, attempt, answer, dialect, before),
+        Observed::Answered(answer) => answered(intent, attempt, answer, dialect, before, now),
     }
 }
 
-fn answered(intent: &Intent, attempt: u32, answer: &Answer, dialect: &Dialect, before: &State) -> Verdict {
+fn answered(intent: &Intent, attempt: u32, answer: &Answer, dialect: &Dialect, before: &State, now: Timestamp) -> Verdict {
     let again = Verdict::Again {
-        not_before: retry_after::wait(answer.head()),
+        not_before: retry_after::wait(answer.head(), now),
     };
     match dialect.read(answer) {
         Reading::InProgress => return again,
@@ -188,7 +189,6 @@ mod tests {
     use crate::{
         actor::Actor,
         answer::NoAnswer,
-        clock::Timestamp,
         ids::OwnerId,
         intent::{Draft, Lineage, Terms},
         lifecycle::{Claimed, Event, Sighting},
@@ -316,7 +316,7 @@ mod tests {
         }
         let attempt = state.attempts() + 1;
         let before = state.after(&sent(attempt), at);
-        words(&verdict(&intent, attempt, seen, &Dialect::ietf(), &before))
+        words(&verdict(&intent, attempt, seen, &Dialect::ietf(), &before, at))
     }
 
     fn words(verdict: &Verdict) -> String {
@@ -411,6 +411,11 @@ mod tests {
             (page(502), "again", SAME),
             (bare(503), "again", SAME),
             (with(503, &[("retry-after", "120")], "{}"), "again after 120 s", SAME),
+            (
+                with(503, &[("retry-after", "Thu, 01 Jan 1970 00:00:09 GMT")], "{}"),
+                "again after 9 s",
+                SAME,
+            ),
             (bare(504), "again", SAME),
             (bare(505), "again", SAME),
             // Unless it is stored: then it comes back until the key is forgotten, and executes again.
@@ -567,7 +572,7 @@ mod tests {
         let claim = claimed(place());
         let intent = claim.intent("8e03978e-40d5-43dd-bc93-6894a57f9324".parse().unwrap());
         let before = State::new().after(&Event::Claimed(Box::new(claim)), at).after(&sent(1), at);
-        let judged = |seen: &Observed| verdict(&intent, 1, seen, &Dialect::ietf(), &before);
+        let judged = |seen: &Observed| verdict(&intent, 1, seen, &Dialect::ietf(), &before, at);
         let weighed = |seen: &Observed, meanwhile: &[Event]| {
             let now = meanwhile.iter().fold(before.clone(), |state, event| state.after(event, at));
             words(&confirm(judged(seen), 1, &now))

@@ -85,6 +85,11 @@ pub(crate) enum Rest {
         /// Not worth trying before.
         retry_at: Option<Timestamp>,
     },
+    /// A further attempt was due, and the budget of all retries over the api did not allow it.
+    BudgetSpent {
+        /// Not worth trying before.
+        retry_at: Option<Timestamp>,
+    },
     /// The server refuses the credential, also after one refresh; or there was none to send.
     Unauthorized {
         /// 401 or 403; `None` where the credential provider failed.

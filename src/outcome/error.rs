@@ -258,7 +258,9 @@ impl Error {
         let effect = state.effect();
         let kind = open_kind(state, effect);
         let next = match (kind, state.rest()) {
-            (_, Some(Rest::AttemptsSpent { retry_at } | Rest::TimeSpent { retry_at })) => NextStep::Resume { not_before: *retry_at },
+            (_, Some(Rest::AttemptsSpent { retry_at } | Rest::TimeSpent { retry_at } | Rest::BudgetSpent { retry_at })) => {
+                NextStep::Resume { not_before: *retry_at }
+            }
             (ErrorKind::InDoubt | ErrorKind::NotSent | ErrorKind::StillProcessing, _) => NextStep::Resume { not_before: None },
             _ => NextStep::FixSetup,
         };
@@ -278,17 +280,19 @@ fn open_kind(state: &State, effect: Effect) -> ErrorKind {
         Some(Rest::TooLarge {}) => ErrorKind::ResponseTooLarge,
         Some(Rest::Tls {}) => ErrorKind::Tls,
         None => ErrorKind::StillProcessing,
-        Some(Rest::AttemptsSpent { .. } | Rest::TimeSpent { .. } | Rest::Interrupted {}) => match (effect, state.last_seen()) {
-            (Effect::None, _) => ErrorKind::NotSent,
-            (
-                _,
-                Some(Sighting::Answered {
-                    status: 102 | 202 | 208 | 409,
-                    ..
-                }),
-            ) => ErrorKind::StillProcessing,
-            _ => ErrorKind::InDoubt,
-        },
+        Some(Rest::AttemptsSpent { .. } | Rest::TimeSpent { .. } | Rest::BudgetSpent { .. } | Rest::Interrupted {}) => {
+            match (effect, state.last_seen()) {
+                (Effect::None, _) => ErrorKind::NotSent,
+                (
+                    _,
+                    Some(Sighting::Answered {
+                        status: 102 | 202 | 208 | 409,
+                        ..
+                    }),
+                ) => ErrorKind::StillProcessing,
+                _ => ErrorKind::InDoubt,
+            }
+        }
     }
 }
 

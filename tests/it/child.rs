@@ -28,7 +28,7 @@ async fn play() {
         // With time enough to read the largest answer, so that only its size can end it.
         "submit_and_measure" => {
             let mut timeouts = uketsuke::Timeouts::default();
-            timeouts.attempt = Duration::from_secs(60);
+            (timeouts.attempt, timeouts.total) = (Duration::from_secs(300), Duration::from_secs(300));
             let api = brisk(&url).name("shop").timeouts(timeouts).build().unwrap();
             let client = OrderClient::new(Journal::open(&folder).await.unwrap(), api, Actor::agent("child-agent"));
             let before = memory_peak();

@@ -41,7 +41,7 @@ fn the_house_stands_on_its_floors() {
 }
 
 /// Every Rust file in `folder`, as its path under `src/` and its text.
-fn rust_files(folder: &Path, under: &str) -> io::Result<Vec<(String, String)>> {
+pub(crate) fn rust_files(folder: &Path, under: &str) -> io::Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -174,10 +174,10 @@ fn name_after_the_root<'a>(mut here: Vec<&str>, path: &[&'a str]) -> Option<&'a 
 }
 
 /// A file as words with their lines: names, `::`, single signs. Comments and literals are silent.
-struct Words<'a>(Vec<(&'a str, usize)>);
+pub(crate) struct Words<'a>(Vec<(&'a str, usize)>);
 
 impl<'a> Words<'a> {
-    fn of(mut rest: &'a str) -> Self {
+    pub(crate) fn of(mut rest: &'a str) -> Self {
         let (mut words, mut line) = (Vec::new(), 1);
         while let Some(first) = rest.chars().next() {
             let silent = silence(rest);
@@ -194,16 +194,20 @@ impl<'a> Words<'a> {
         Words(words)
     }
 
-    fn word(&self, at: usize) -> &'a str {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn word(&self, at: usize) -> &'a str {
         self.0.get(at).map_or("", |(word, _)| word)
     }
 
-    fn line(&self, at: usize) -> usize {
+    pub(crate) fn line(&self, at: usize) -> usize {
         self.0.get(at).map_or(1, |(_, line)| *line)
     }
 
     /// One path or `use` tree as whole paths, `a::{b, c::D}` as `a::b` and `a::c::D`; and its end.
-    fn paths(&self, mut at: usize, before: &[&'a str]) -> (Vec<Vec<&'a str>>, usize) {
+    pub(crate) fn paths(&self, mut at: usize, before: &[&'a str]) -> (Vec<Vec<&'a str>>, usize) {
         let mut path = before.to_vec();
         while self.word(at) != "{" {
             path.push(self.word(at));

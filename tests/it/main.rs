@@ -41,6 +41,7 @@ mod mail_agent;
 #[cfg(target_os = "linux")]
 mod memory;
 mod model;
+mod pace;
 #[cfg(target_os = "linux")]
 mod power_cut;
 mod props;

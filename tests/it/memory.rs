@@ -85,6 +85,22 @@ async fn an_answer_without_end_is_given_up_and_not_kept() {
     }
 }
 
+/// Measured likewise: a body without end in chunks of two bytes each. What is kept is bytes, and not the pieces they came in.
+#[tokio::test]
+async fn an_answer_in_crumbs_is_given_up_and_not_kept() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let ((url, poured), folder) = (
+        pours(head, Vec::new(), b"2\r\n  \r\n".repeat(512), 1 << 16, Vec::new()).await,
+        Folder::new(),
+    );
+    let (told, grew) = measured(&url, &folder).await;
+    assert!(grew < 16 * 1024, "{grew} KiB");
+    assert_eq!(told, "ResponseTooLarge Possible 1");
+    assert_eq!(seen(&folder), [json!({"half_answer": {"status": 200, "half": "too_large"}})]);
+    assert!(poured.load(SeqCst) < 128 * MIB, "the client hung up: {poured:?}");
+    resumes_at_a_desk(&folder).await;
+}
+
 /// BUG-39: a small answer that unpacks huge was unpacked without a limit. Ours is not unpacked at all, so that it is as small as it came: not
 /// too large, but one that we can't read, four times.
 #[tokio::test]

@@ -3,7 +3,10 @@
 //!
 //! First the facts, row by row, with the whole client; `attempt/http.rs` holds them without one. Then what broke for others.
 
-use crate::kit::{Folder, brisk, order};
+use crate::{
+    bare::RawDesk,
+    kit::{Folder, brisk, order},
+};
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
@@ -320,6 +323,51 @@ async fn a_reset_after_reading_is_in_doubt() {
     is_in_doubt(Breaks::new().cut_request(40, HangUp::Reset), sighting(), Server::HearsNothing).await;
 }
 
+/// Four answers like this are in doubt, a connection and a request each; then a server that can speak hears the same key.
+async fn is_no_answer(says: &'static str, sighting: Value) {
+    const WHOLE: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nidempotent-replayed: true\r\n\
+                         content-length: 20\r\n\r\n{\"order_id\":\"ord-1\"}";
+    let (desk, folder) = (RawDesk::start(Vec::leak(vec![says, says, says, says, WHOLE])).await, Folder::new());
+    let client = folder.client_at(desk.url()).await;
+    let error = client.submit(mail(), &order()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect(), error.attempts()),
+        (ErrorKind::InDoubt, Effect::Possible, 4),
+        "{error}"
+    );
+    assert_eq!(error.next_step(), NextStep::Resume { not_before: None });
+    assert_eq!(seen(&folder), vec![sighting; 4], "{says}");
+    assert!(folder.events("settled").is_empty());
+    let receipt = success(client.resume(error.key().unwrap()).await);
+    assert_eq!((Some(receipt.key), receipt.replayed), (error.key(), true));
+    assert_eq!(desk.keys(), vec![receipt.key.to_string(); 5], "{says}");
+}
+
+/// What HTTP calls interim says "go on", not "done": what follows it is the answer, and here nothing does.
+#[tokio::test]
+async fn a_100_and_a_close_are_in_doubt() {
+    for says in [
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 20",
+    ] {
+        is_no_answer(says, json!({"no_answer": "closed"})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_no_http_is_in_doubt() {
+    for says in [
+        "220 mail.example.com ESMTP\r\n\r\n",
+        "HTTP/1.1 2O1 Created\r\n\r\n",
+        "HTTP/1.1 201 Created\r\nno colon here\r\n\r\n",
+        "HTTP/1.1 201 Created\r\ncontent-length: many\r\n\r\n{}",
+        "\u{15}\u{3}\u{1}\u{0}\u{2}\u{2}F",
+    ] {
+        is_no_answer(says, json!({"no_answer": "garbage"})).await;
+    }
+}
+
 // ---- half an answer: doubt, although its status is a success ----------------------------------------------------------------
 
 fn half(why: &str) -> Value {
@@ -363,6 +411,45 @@ async fn a_reply_that_drips_within_the_limit_is_a_success_at_once() {
         );
         shop.is_one_order_under(receipt.key);
     }
+}
+
+// ---- an answer of another kind: it says nothing of the order ------------------------------------------------------------------
+
+/// A 201 with the right body and no word, or another word, of what it is: whoever sent it is perhaps not the server. Asked once; a person
+/// mends the way there, and the same key goes on.
+#[tokio::test]
+async fn a_201_that_does_not_say_json_is_no_success_and_costs_one_attempt() {
+    let bare = json!({"answered": {"status": 201, "replayed": false}});
+    for kind in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: application/octet-stream\r\n",
+        "content-type: json\r\n",
+    ] {
+        let says = format!("HTTP/1.1 201 Created\r\n{kind}content-length: 20\r\n\r\n{{\"order_id\":\"ord-1\"}}");
+        let (raw, folder) = (RawDesk::start(Vec::leak(vec![&*says.leak()])).await, Folder::new());
+        let client = client_of(&folder, brisk(raw.url()).name("shop")).await;
+        let error = client.submit(mail(), &order()).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.effect(), error.attempts()),
+            (ErrorKind::UnexpectedContent, Effect::Possible, 1),
+            "{kind}: {error}"
+        );
+        assert_eq!((error.next_step(), seen(&folder)), (NextStep::FixSetup, vec![bare.clone()]));
+        assert_eq!(raw.keys(), [error.key().unwrap().to_string()]);
+
+        let desk = Desk::start().await;
+        let mended = client_of(&folder, brisk(&desk.url()).name("shop")).await;
+        let receipt = success(mended.resume(error.key().unwrap()).await);
+        assert_eq!((Some(receipt.key), desk.requests().len()), (error.key(), 1));
+        desk.assert_one_order_per_key();
+    }
+    // A relative of JSON, in any case and with a charset, is JSON.
+    let says =
+        "HTTP/1.1 201 Created\r\ncontent-type: Application/HAL+JSON; charset=utf-8\r\ncontent-length: 20\r\n\r\n{\"order_id\":\"ord-1\"}";
+    let (raw, folder) = (RawDesk::start(Vec::leak(vec![says])).await, Folder::new());
+    let receipt = success(folder.client_at(raw.url()).await.submit(mail(), &order()).await);
+    assert_eq!((receipt.value.order_id.as_deref(), receipt.attempts), (Some("ord-1"), 1));
 }
 
 // ---- what broke for others ---------------------------------------------------------------------------------------------------

@@ -1,14 +1,17 @@
 //! Vectors that others published, read from beside the project; they are not ours to carry along. Where they are missing, a test says so and
 //! is no proof.
 
-use crate::props::{actor, because, mail};
+use crate::{
+    kit::{Folder, order},
+    props::{actor, because, mail, receipt},
+};
 use serde_json::Value;
 use std::{
     fs,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
-use uketsuke::{Api, ErrorKind, Fingerprint, Journal, JsonOrder, OrderClient, Outcome, Proposal, Route, Ruling, TraceId};
+use uketsuke::{Api, ErrorKind, Fingerprint, Journal, JsonOrder, OrderClient, Outcome, Proposal, Route, Ruling, TraceId, testkit::Desk};
 
 fn vectors(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors").join(name);
@@ -118,4 +121,53 @@ fn a_traceparent_is_read_as_the_recommendation_says() {
             assert_eq!(trace.to_string(), text[3..35]);
         }
     }
+}
+
+/// W3C Trace Context, its requests: a program that was called like this submits an order, under its caller's trace where that is one. One valid
+/// `traceparent` goes out each time, with a span of its own.
+#[tokio::test]
+async fn a_callers_trace_goes_on_over_the_wire_as_the_recommendation_says() {
+    let Some(folder) = vectors("trace-context") else { return };
+    let cases: Vec<Value> = serde_json::from_slice(&fs::read(folder.join("http_cases.json")).unwrap()).unwrap();
+    assert!(cases.len() > 70);
+    let (desk, journal) = (Desk::start().await, Folder::new());
+    let client = journal.client(&desk).await;
+    for (n, case) in cases.iter().enumerate() {
+        // What a server library hands over: names in any case, blanks at the ends gone.
+        let lines = case["headers"].as_array().unwrap().iter();
+        let lines = lines.map(|line| (line[0].as_str().unwrap(), line[1].as_str().unwrap().trim_matches([' ', '\t'])));
+        let named: Vec<&str> = lines
+            .filter(|(name, _)| name.eq_ignore_ascii_case("traceparent"))
+            .map(|(_, value)| value)
+            .collect();
+        let trace = match named[..] {
+            [one] => TraceId::from_traceparent(one).ok(),
+            _ => None,
+        };
+        let order = order();
+        let submit = client.submit(mail(n), &order);
+        receipt(match trace {
+            Some(trace) => submit.trace(trace).await,
+            None => submit.await,
+        });
+        let request = desk.requests().pop().unwrap();
+        let [sent] = request.headers_named("traceparent")[..] else {
+            panic!("{case}")
+        };
+        let (id, fields) = (
+            TraceId::from_traceparent(sent).unwrap().to_string(),
+            sent.split('-').collect::<Vec<_>>(),
+        );
+        assert_eq!((fields[0], fields.len()), ("00", 4), "{case}");
+        if let Some(kept) = case["keep_trace_id"].as_str() {
+            assert_eq!(id, kept, "{case}");
+        }
+        let is_none_of = |name: &str, ours: &str| case[name].as_array().unwrap().iter().all(|theirs| theirs != ours);
+        assert!(
+            is_none_of("new_trace_id_not", &id) && is_none_of("new_parent_id_not", fields[2]),
+            "{case}: {sent}"
+        );
+    }
+    assert_eq!(desk.requests().len(), cases.len());
+    desk.assert_one_order_per_key();
 }

@@ -146,6 +146,10 @@ fn everything() -> Vec<Event> {
             attempts: 0,
         },
         Event::Rested {
+            why: Rest::BudgetSpent { retry_at: Some(now()) },
+            attempts: 1,
+        },
+        Event::Rested {
             why: Rest::Interrupted {},
             attempts: 3,
         },
