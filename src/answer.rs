@@ -1,5 +1,6 @@
 //! Facts: what came back from one attempt, or that nothing did. No judgement here; `attempt/verdict.rs` judges.
 
+use crate::clock::Timestamp;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,11 @@ impl Head {
     /// The first header of that name (case does not matter), where it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// When the server says that it answered, by its `Date`.
+    pub(crate) fn date(&self) -> Option<Timestamp> {
+        Timestamp::of_http_date(self.header("date")?)
     }
 
     /// Whether the server says that it stored this answer earlier: `Idempotent-Replayed: true`.

@@ -8,7 +8,7 @@ use crate::{
         pace::Pacing,
         timeouts::Timeouts,
     },
-    dialect::Dialect,
+    dialect::{Dialect, KeyScope},
     intent::Terms,
     invalid::{Invalid, InvalidConfig},
     lifecycle::retention_margin,
@@ -22,6 +22,7 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     name: String,
     dialect: Dialect,
+    retention: Duration,
     wire: HttpWire,
     keeper: Option<Keeper>,
     account: Option<String>,
@@ -116,14 +117,18 @@ impl Api {
             api: self.0.name.clone(),
             dialect: self.0.dialect.name().to_owned(),
             key_place: self.0.dialect.key_place().clone(),
-            retention: self.0.dialect.kept_for(),
+            retention: self.0.retention,
             scope: self.scope(),
         }
     }
 
-    /// The account that orders go out under now, where one is named.
+    /// Whose key an order's would be if it went out now, as far as that is named (R9).
     pub(crate) fn scope(&self) -> Option<String> {
-        self.0.account.clone().or_else(|| self.keeper().and_then(Keeper::scope))
+        let provided = self.keeper().and_then(Keeper::scope);
+        match (self.0.account.clone(), provided, self.0.dialect.scope_of_keys()) {
+            (Some(account), Some(credential), KeyScope::Credential) => Some(format!("{account}\t{credential}")),
+            (account, provided, KeyScope::Credential | KeyScope::Account) => account.or(provided),
+        }
     }
 }
 
@@ -163,7 +168,8 @@ impl ApiBuilder {
 
     /// The account that the credential belongs to, as the server tells accounts apart; no secret, it stands in the journal. Most servers keep keys
     /// per account: an order that may have been sent under one is not sent again under another, where its key would be a new order (R9).
-    /// Default: what the provider's [`scope`](Credentials::scope) says, or nothing; then nothing is held back.
+    /// Default: what the provider's [`scope`](Credentials::scope) says, or nothing; then nothing is held back. Where both are named, both
+    /// count, unless the dialect says [`KeyScope::Account`].
     pub fn account(mut self, name: impl Into<String>) -> Self {
         self.account = Some(name.into());
         self
@@ -241,7 +247,15 @@ impl ApiBuilder {
             }
         };
         let wire = HttpWire::new(base, self.timeouts, self.answer_cap, self.tune)?;
-        let margin = retention_margin(self.dialect.kept_for());
+        let Some(retention) = self.dialect.kept_for() else {
+            let cure = format!(
+                "has to be said: how long `{}` remembers a key is published nowhere, and past it the same key orders again. Take what you were \
+                 told, or the shortest time you can live with, by .retention(..)",
+                self.dialect.name()
+            );
+            return Err(Invalid::new("dialect.retention", cure).into());
+        };
+        let margin = retention_margin(retention);
         if margin < self.timeouts.attempt.saturating_add(ALLOWED_SKEW) {
             let cure = "must be longer: a quarter of it has to cover one attempt and 30 s of clock skew; or shorten the attempt limit";
             return Err(Invalid::new("dialect.retention", cure).into());
@@ -249,6 +263,7 @@ impl ApiBuilder {
         Ok(Api(Arc::new(Inner {
             name,
             dialect: self.dialect,
+            retention,
             wire,
             keeper: self.credentials.map(Keeper::new),
             account: self.account,

@@ -13,9 +13,14 @@ use crate::{
     origin::Origin,
     outcome::{Error, Outcome, Raw, tell},
     policy::{DefaultPolicy, Policy},
-    recovery::{self, Resuming, Resumption},
+    recovery::{self, Examination, Resuming, Resumption},
 };
-use std::{marker::PhantomData, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    marker::PhantomData,
+    num::NonZeroUsize,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 /// An agent's way to submit orders. Cheap to clone; clones share the journal and what is in flight.
 #[derive(Clone, Debug)]
@@ -72,6 +77,7 @@ impl OrderClientBuilder {
                 policy: self.policy,
                 terms: self.terms,
                 resume_at_once: self.resume_at_once.get(),
+                clock_in_doubt: AtomicBool::new(false),
             }),
             actor: self.actor,
         }
@@ -163,6 +169,25 @@ impl OrderClient {
     /// An order that is still open is told as [`submit`](OrderClient::submit) would: in doubt, not sent, still processing.
     pub async fn known(&self, key: IdempotencyKey) -> Result<Option<Outcome<Raw>>, Error> {
         recovery::known(&self.engine.journal, key).await
+    }
+
+    /// Asks the server for an order, by the dialect's [`lookup`](crate::Dialect::lookup), and books it if the server shows it: also one that
+    /// a person was to look at. Sends nothing that could order. An order that is not found, differs or can't be read stays in doubt; one of
+    /// which nothing was sent, or that has its outcome, is told without asking.
+    ///
+    /// # Errors
+    /// As [`known`](OrderClient::known); `InvalidConfig` where the dialect has no lookup.
+    pub async fn look_up(&self, key: IdempotencyKey) -> Result<Outcome<Raw>, Error> {
+        recovery::look_up(&self.engine, key).await
+    }
+
+    /// Whether [`resume`](OrderClient::resume) can go on with an order that does not come to an end, such as one that its server has called
+    /// "still running" for long: from the journal, and where that is not enough, by a lookup. Nothing is deleted or sent that could order.
+    ///
+    /// # Errors
+    /// The journal can't be read or written; no such key; another api's order.
+    pub async fn examine(&self, key: IdempotencyKey) -> Result<Examination, Error> {
+        recovery::examine(&self.engine, key).await
     }
 
     /// Takes back an order of which nothing was sent: it becomes `Denied`, and resume leaves it alone. One that may have been sent, or is in

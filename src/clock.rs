@@ -44,6 +44,21 @@ impl Timestamp {
         Timestamp::from_millis(self.0.saturating_sub(millis))
     }
 
+    /// As HTTP writes a moment (IMF-fixdate, RFC 9110 section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`. Fractions of a second are cut off.
+    pub(crate) fn http_date(self) -> String {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(at) => at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
+            // Unreachable by construction; a header is no place for a guess.
+            Err(_) => String::new(),
+        }
+    }
+
+    /// A moment as HTTP writes it, in any of its three spellings (RFC 9110 section 5.6.7): of a real day, under its own weekday.
+    pub(crate) fn of_http_date(text: &str) -> Option<Self> {
+        let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_millis()).ok().map(Timestamp::from_millis)
+    }
+
     /// How long ago `earlier` was, or `None` when it lies in the future.
     pub fn since(self, earlier: Timestamp) -> Option<Duration> {
         u64::try_from(self.0.checked_sub(earlier.0)?).ok().map(Duration::from_millis)

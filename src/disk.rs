@@ -56,6 +56,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     /// Which file stands at the path.
     fn identity(&self, path: &Path) -> io::Result<Identity>;
+    /// Which file stands at the path; and its length, where the same look tells it. Default: [`identity`](Disk::identity) alone.
+    fn look(&self, path: &Path) -> io::Result<(Identity, Option<u64>)> {
+        Ok((self.identity(path)?, None))
+    }
     /// What kind of file system this is. Default: a local one.
     fn file_system(&self, folder: &Path) -> io::Result<FileSystem> {
         let _ = folder;
@@ -194,6 +198,11 @@ impl Disk for RealDisk {
 
     fn identity(&self, path: &Path) -> io::Result<Identity> {
         Ok(identity_of(&fs::metadata(path)?))
+    }
+
+    fn look(&self, path: &Path) -> io::Result<(Identity, Option<u64>)> {
+        let meta = fs::metadata(path)?;
+        Ok((identity_of(&meta), Some(meta.len())))
     }
 
     #[cfg(target_os = "linux")]

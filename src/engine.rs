@@ -5,25 +5,30 @@
 //! from this call alone (R15).
 
 use crate::{
-    answer::Observed,
+    answer::{Answer, Observed},
     api::Api,
     attempt::{
         Outgoing, Unsendable, budget,
         credential::Credential,
+        http::Ready,
+        lookup::{Looked, looked},
         pace::Patience,
-        verdict::{Verdict, confirm, verdict},
+        verdict::{Case, Verdict, ask_first, confirm, held_back, verdict},
     },
     clock::monotonic,
     ids::{IdempotencyKey, RequestId},
     intent::{Draft, Intent},
     journal::{Claim, ClaimTerms, Claimed, Journal, JournalError, Landing, Mine},
-    lifecycle::{Event, Rest, ReviewReason, Settled, Sighting, Stage, State},
+    lifecycle::{Event, Rest, ReviewReason, Settled, Stage, State, retention_margin},
     outcome::{Error, Outcome, Raw, tell},
     policy::{Judged, Permit, Policy, Proposal, permit},
     ruling::Ruling,
 };
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::time::Instant;
@@ -39,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) terms: ClaimTerms,
     pub(crate) resume_at_once: usize,
+    /// The last answer's `Date` was too far from our wall clock.
+    pub(crate) clock_in_doubt: AtomicBool,
 }
 
 /// What is told of an order.
@@ -149,21 +156,45 @@ impl Engine {
 
     /// The loop. Ends when the order has an outcome, a person has to look, or no further attempt is due; always with that written down.
     async fn settle(&self, permit: &mut Permit) -> Result<(), JournalError> {
-        let mut patience = Patience::new(self.api.pacing(), self.api.budget());
+        let mut to_send = Patience::new(self.api.pacing(), self.api.budget());
+        let mut to_ask = Patience::new(self.api.pacing(), self.api.budget());
         let until = monotonic() + self.api.timeouts().total;
         let mut refresh = Refresh::Left;
+        let (mut step, mut sent) = (Step::Send(Leave::Ask), false);
         loop {
-            let Some((verdict, used, cost)) = self.attempt(permit, until).await? else {
-                patience.not_made();
+            if let Step::Send(leave) = step
+                && let Some(held) = self.hold_back(permit, leave).await?
+            {
+                let Verdict::Lookup { why, named } = held else { return Ok(()) };
+                step = Step::LookUp { why, named };
+            }
+            let (done, patience) = match &step {
+                Step::Send(leave) => (self.attempt(permit, *leave, until).await?, &mut to_send),
+                Step::LookUp { why, named } => (self.look_up(permit, *why, named.as_deref(), until).await?, &mut to_ask),
+            };
+            let Some(Done { verdict, used, cost }) = done else {
+                to_send.not_made();
                 return Ok(());
             };
+            if let Step::Send(_) = step {
+                (step, sent) = (Step::Send(Leave::Ask), true);
+            }
             let left = || until.saturating_duration_since(monotonic());
             let next = match verdict {
                 Verdict::Settle(Settled::Succeeded { .. }) => {
-                    patience.succeeded();
+                    to_send.succeeded();
                     return Ok(());
                 }
                 Verdict::Settle(_) | Verdict::Review(_) | Verdict::Stop(_) => return Ok(()),
+                Verdict::Lookup { why, named } => {
+                    step = Step::LookUp { why, named };
+                    Ok(Duration::ZERO)
+                }
+                Verdict::Resend => {
+                    step = Step::Send(Leave::Given);
+                    // The first attempt of a flight is no retry.
+                    if sent { to_send.at_once(cost, left()) } else { Ok(Duration::ZERO) }
+                }
                 Verdict::RefreshCredential { status } => match self.refresh(&mut refresh, used, until).await {
                     true => patience.at_once(cost, left()),
                     false => return self.rest(permit, Rest::Unauthorized { status: Some(status) }).await,
@@ -178,64 +209,187 @@ impl Engine {
     }
 
     /// One attempt: written down, sent, written down. `None`: it was not made, since the order no longer waits for one.
-    /// With what a retry after it would cost.
-    async fn attempt(&self, permit: &mut Permit, until: Instant) -> Result<Option<(Verdict, Option<Credential>, u32)>, JournalError> {
-        if self.held_back(permit).await? {
-            return Ok(None);
-        }
+    async fn attempt(&self, permit: &mut Permit, leave: Leave, until: Instant) -> Result<Option<Done>, JournalError> {
         let Ok(credential) = self.credential(until).await else {
             self.rest(permit, Rest::Unauthorized { status: None }).await?;
             return Ok(None);
         };
         // The provider may have taken its time, and may have gone over to another account meanwhile.
-        if credential.is_some() && self.held_back(permit).await? {
-            return Ok(None);
+        if credential.is_some()
+            && let Some(held) = self.hold_back(permit, leave).await?
+        {
+            return Ok(Some(Done {
+                verdict: held,
+                used: None,
+                cost: 0,
+            }));
         }
         let number = permit.claim().state().attempts().saturating_add(1);
-        let ready = RequestId::mint().map_err(Unsendable::from).and_then(|request| {
-            let out = Outgoing::order(permit, request, number, credential.as_ref())?;
-            Ok((request, self.api.wire().prepare(out.into_request())?))
-        });
-        let (request, ready) = match ready {
-            Ok(ready) => ready,
-            Err(error) => {
-                tracing::error!(%error, "the request could not be made");
-                self.rest(permit, Rest::Interrupted {}).await?;
-                return Ok(None);
-            }
+        let first_sent = self.api.dialect().first_sent();
+        let ready = self.ready(|request| Outgoing::order(permit, request, number, credential.as_ref(), first_sent));
+        let Some((request, ready)) = ready else {
+            self.rest(permit, Rest::Interrupted {}).await?;
+            return Ok(None);
         };
-        if !self.write_sent(permit, number, request).await? {
+        if !self.write_sent(permit, leave, number, request).await? {
             return Ok(None);
         }
         let span = tracing::info_span!("attempt", attempt = number, request_id = %request);
         let began = monotonic();
         let seen = self.api.wire().send(ready).instrument(span.clone()).await;
-        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        span.in_scope(|| tracing::info!(seen = %Sighting::of(&seen), took_ms, "attempt ended"));
-
+        let took_ms = millis_since(began);
+        let sighting = self.api.dialect().sighting(&seen);
+        span.in_scope(|| tracing::info!(seen = %sighting, took_ms, "attempt ended"));
+        self.notice_clock(permit, &seen);
         let cost = budget::cost(&seen);
+
         // Judged here, off the journal's thread; weighed once more against the story as it stands when it is written.
-        let claim = permit.claim_mut();
-        let judged = verdict(claim.intent(), number, &seen, self.api.dialect(), claim.state(), self.journal.now());
+        let judged = verdict(self.case(permit), number, &seen);
+        let dialect = self.api.dialect().clone();
         let verdict = self
             .journal
-            .write(claim, move |state, mine| {
-                let verdict = confirm(judged, number, state);
+            .write(permit.claim_mut(), move |state, mine| {
+                let verdict = confirm(judged, &dialect, number, state);
                 let observed = Event::Observed {
                     attempt: number,
-                    seen: Sighting::of(&seen),
+                    seen: sighting,
                     took_ms,
                 };
+                let answer = match seen {
+                    Observed::Answered(answer) => Some(answer),
+                    Observed::NeverLeft(_) | Observed::NoAnswer(_) | Observed::HalfAnswer(..) => None,
+                };
                 let mut events = vec![observed];
-                events.extend(ending(&verdict, &seen, state, mine));
+                events.extend(ending(&verdict, answer, state, mine));
                 (events, verdict)
             })
             .await?;
-        Ok(Some((verdict, credential, cost)))
+        Ok(Some(Done {
+            verdict,
+            used: credential,
+            cost,
+        }))
+    }
+
+    /// Asks the server for the order, and writes down what that comes to. Orders nothing.
+    async fn look_up(
+        &self,
+        permit: &mut Permit,
+        why: ReviewReason,
+        named: Option<&str>,
+        until: Instant,
+    ) -> Result<Option<Done>, JournalError> {
+        let Ok(credential) = self.credential(until).await else {
+            self.rest(permit, Rest::Unauthorized { status: None }).await?;
+            return Ok(None);
+        };
+        let Some(asked) = self.ask(self.case(permit), why, named, credential.as_ref()).await else {
+            // It can't be asked for: a person looks.
+            return self.review(permit, why).await.map(|()| None);
+        };
+        let cost = asked.cost;
+        let verdict = self
+            .journal
+            .write(permit.claim_mut(), move |state, mine| {
+                let mut events = vec![asked.event()];
+                // Whatever is settled meanwhile stands.
+                events.extend(ending(&asked.looked.verdict, asked.looked.answer, state, mine).filter(|_| !state.is_settled()));
+                (events, asked.looked.verdict)
+            })
+            .await?;
+        Ok(Some(Done {
+            verdict,
+            used: credential,
+            cost,
+        }))
+    }
+
+    /// One lookup: the request, and what it found. `None`: there is no way to ask.
+    pub(crate) async fn ask(
+        &self,
+        case: Case<'_>,
+        why: ReviewReason,
+        named: Option<&str>,
+        credential: Option<&Credential>,
+    ) -> Option<Asked> {
+        let route = case.dialect.asks_for(case.intent, named)?;
+        let (request, ready) = self.ready(|request| Outgoing::lookup(case.intent, &route, request, credential))?;
+        let span = tracing::info_span!("lookup", request_id = %request);
+        let began = monotonic();
+        let seen = self.api.wire().send(ready).instrument(span.clone()).await;
+        let took_ms = millis_since(began);
+        let looked = looked(case, why, self.clocks_agree(case.before), &seen);
+        span.in_scope(|| tracing::info!(found = ?looked.found, took_ms, "lookup ended"));
+        Some(Asked {
+            request,
+            took_ms,
+            cost: budget::cost(&seen),
+            looked,
+        })
+    }
+
+    /// A request that is complete, under a fresh request id.
+    fn ready(&self, out: impl FnOnce(RequestId) -> Result<Outgoing, Unsendable>) -> Option<(RequestId, Ready)> {
+        let ready = RequestId::mint().map_err(Unsendable::from).and_then(|request| {
+            let out = out(request)?;
+            Ok((request, self.api.wire().prepare(out.into_request())?))
+        });
+        ready
+            .inspect_err(|error| tracing::error!(%error, "the request could not be made"))
+            .ok()
+    }
+
+    fn case<'a>(&'a self, permit: &'a Permit) -> Case<'a> {
+        let claim = permit.claim();
+        self.case_of(claim.intent(), claim.state())
+    }
+
+    pub(crate) fn case_of<'a>(&'a self, intent: &'a Intent, before: &'a State) -> Case<'a> {
+        Case {
+            intent,
+            dialect: self.api.dialect(),
+            before,
+            now: self.journal.now(),
+        }
+    }
+
+    /// Why an order would be held back now.
+    pub(crate) fn held_back(&self, intent: &Intent, state: &State) -> Option<ReviewReason> {
+        let stage = match self.journal.stage_now(state) {
+            // The server's clock and ours disagree: how old the key is, nobody knows (R8).
+            Stage::Open if state.in_doubt() && self.clock_in_doubt.load(Ordering::Relaxed) => {
+                Stage::NeedsReview(ReviewReason::RetentionPassed)
+            }
+            stage => stage,
+        };
+        held_back(self.case_of(intent, state), &stage, self.api.scope().as_deref())
+    }
+
+    /// Whether an order's age, by our clocks, is an age.
+    fn clocks_agree(&self, state: &State) -> bool {
+        !self.clock_in_doubt.load(Ordering::Relaxed) && self.journal.clocks_agree(state)
+    }
+
+    /// A server whose `Date` is further from our wall clock than the retention's margin puts both in doubt (R8).
+    fn notice_clock(&self, permit: &Permit, seen: &Observed) {
+        let head = match seen {
+            Observed::Answered(answer) => answer.head(),
+            Observed::HalfAnswer(head, _) => head,
+            Observed::NeverLeft(_) | Observed::NoAnswer(_) => return,
+        };
+        if let Some(date) = head.date() {
+            let now = self.journal.now();
+            let apart = now.since(date).or_else(|| date.since(now)).unwrap_or_default();
+            let doubtful = apart > retention_margin(permit.claim().intent().retention());
+            if doubtful && !self.clock_in_doubt.swap(doubtful, Ordering::Relaxed) {
+                tracing::warn!(%date, %now, "the server's clock and this machine's disagree: no order in doubt is sent again meanwhile");
+            }
+            self.clock_in_doubt.store(doubtful, Ordering::Relaxed);
+        }
     }
 
     /// The credential of this attempt. The provider has as long as the flight: a hung one must not hold an order for ever.
-    async fn credential(&self, until: Instant) -> Result<Option<Credential>, ()> {
+    pub(crate) async fn credential(&self, until: Instant) -> Result<Option<Credential>, ()> {
         let Some(keeper) = self.api.keeper() else { return Ok(None) };
         match tokio::time::timeout_at(until, keeper.current()).await {
             Ok(Ok(credential)) => return Ok(Some(credential)),
@@ -246,14 +400,14 @@ impl Engine {
     }
 
     /// Under the journal's turn: the order still waits for this attempt, and it is written down before it leaves.
-    async fn write_sent(&self, permit: &mut Permit, number: u32, request: RequestId) -> Result<bool, JournalError> {
+    async fn write_sent(&self, permit: &mut Permit, leave: Leave, number: u32, request: RequestId) -> Result<bool, JournalError> {
         let journal = self.journal.clone();
         self.journal
             .write(permit.claim_mut(), move |state, mine| {
                 let due = mine == Mine::Yes && state.is_open() && state.attempts().saturating_add(1) == number;
                 // The turn may have been long in coming.
                 match journal.stage_now(state) {
-                    Stage::NeedsReview(reason) if due => (vec![Event::Review { reason, answer: None }], false),
+                    Stage::NeedsReview(reason) if due && leave == Leave::Ask => (vec![Event::Review { reason, answer: None }], false),
                     _ if due => (vec![Event::Sent { attempt: number, request }], true),
                     _ => (Vec::new(), false),
                 }
@@ -261,18 +415,27 @@ impl Engine {
             .await
     }
 
-    /// Looked at before every attempt: past the server's retention the same key executes again (R8), and so it does under another account (R9).
-    async fn held_back(&self, permit: &mut Permit) -> Result<bool, JournalError> {
+    /// Looked at before every attempt: past the server's retention the same key executes again (R8), so it does under another account (R9), and
+    /// where repeats are not recognised. `None`: it may leave. What is held back is asked for at the server, or is for a person: that is
+    /// written down here.
+    async fn hold_back(&self, permit: &mut Permit, leave: Leave) -> Result<Option<Verdict>, JournalError> {
         let (intent, state) = (permit.claim().intent(), permit.claim().state());
-        let reason = match self.journal.stage_now(state) {
-            Stage::NeedsReview(reason) => reason,
-            _ if state.may_have_landed() && intent.scope() != self.api.scope().as_deref() => ReviewReason::OtherScope,
-            _ => return Ok(false),
+        let Some(why) = self.held_back(intent, state).filter(|_| leave == Leave::Ask) else {
+            return Ok(None);
         };
+        let verdict = ask_first(self.case(permit), why, None);
+        if let Verdict::Review(reason) = &verdict {
+            self.review(permit, *reason).await?;
+        }
+        Ok(Some(verdict))
+    }
+
+    /// For a person, unless it came to its end meanwhile.
+    async fn review(&self, permit: &mut Permit, reason: ReviewReason) -> Result<(), JournalError> {
         self.journal
             .write(permit.claim_mut(), move |state, _| {
                 let review = Event::Review { reason, answer: None };
-                (if state.is_open() { vec![review] } else { Vec::new() }, true)
+                (if state.is_open() { vec![review] } else { Vec::new() }, ())
             })
             .await
     }
@@ -315,18 +478,52 @@ impl Engine {
 }
 
 /// The event that a verdict ends a flight with.
-fn ending(verdict: &Verdict, seen: &Observed, state: &State, mine: Mine) -> Option<Event> {
+fn ending(verdict: &Verdict, answer: Option<Answer>, state: &State, mine: Mine) -> Option<Event> {
     match verdict {
         Verdict::Settle(settled) => Some(Event::Settled(settled.clone())),
-        Verdict::Review(reason) => Some(Event::Review {
-            reason: *reason,
-            answer: match seen {
-                Observed::Answered(answer) => Some(answer.clone()),
-                _ => None,
-            },
-        }),
+        Verdict::Review(reason) => Some(Event::Review { reason: *reason, answer }),
         Verdict::Stop(why) => (mine == Mine::Yes).then(|| state.resting(why.clone())),
-        Verdict::Again { .. } | Verdict::RefreshCredential { .. } => None,
+        Verdict::Again { .. } | Verdict::RefreshCredential { .. } | Verdict::Lookup { .. } | Verdict::Resend => None,
+    }
+}
+
+/// What an attempt or a lookup came to, the credential it went out with, and what doing it again would cost of the budget.
+struct Done {
+    verdict: Verdict,
+    used: Option<Credential>,
+    cost: u32,
+}
+
+/// What a flight does next.
+enum Step {
+    Send(Leave),
+    LookUp { why: ReviewReason, named: Option<String> },
+}
+
+/// Whether time, account and the server's memory have to be looked at before an attempt leaves; or were, and a lookup proved that none of it
+/// matters to this one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    Ask,
+    Given,
+}
+
+/// A lookup that was made.
+pub(crate) struct Asked {
+    request: RequestId,
+    took_ms: u64,
+    cost: u32,
+    pub(crate) looked: Looked,
+}
+
+impl Asked {
+    /// Its record.
+    pub(crate) fn event(&self) -> Event {
+        Event::LookedUp {
+            request: self.request,
+            found: self.looked.found,
+            took_ms: self.took_ms,
+        }
     }
 }
 
@@ -334,6 +531,10 @@ fn ending(verdict: &Verdict, seen: &Observed, state: &State, mine: Mine) -> Opti
 enum Refresh {
     Left,
     Spent,
+}
+
+fn millis_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn order_span(intent: &Intent) -> tracing::Span {

@@ -82,7 +82,7 @@ pub use attempt::{
 };
 pub use client::{OrderClient, OrderClientBuilder, Submit};
 pub use clock::{Boot, Clock, SystemClock, Timestamp};
-pub use dialect::{Dialect, Reading};
+pub use dialect::{Asked, CommitBefore5xx, Concurrent, Dialect, Duplicates, KeyScope, LookupReads, Reading};
 pub use fingerprint::Fingerprint;
 pub use future::BoxFuture;
 pub use ids::{IdempotencyKey, OwnerId, TraceId};
@@ -97,11 +97,12 @@ pub use outcome::{
     Denial, Error, ErrorKind, Existing, NextStep, NotPlaced, Outcome, Raw, Receipt, Refusal, Review, Stopped, Ticket, ToolReply,
 };
 pub use policy::{DefaultPolicy, Policy, Proposal};
-pub use recovery::{LeftAlone, Resumed, Resuming, Resumption, Why};
+pub use recovery::{Examination, LeftAlone, Resumed, Resuming, Resumption, Why};
 pub use ruling::{Because, Change, Ruling};
 
 /// README's programs are compiled, and the chapters'.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing-your-agent.md")]
+#[doc = include_str!("../docs/dialects.md")]
 struct Readme;

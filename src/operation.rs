@@ -203,6 +203,22 @@ impl Route {
         Route::new(Method::Delete, path)
     }
 
+    /// `GET` of a fixed path below the base URL: for lookups. An order whose route is a GET is refused, since a GET orders nothing.
+    pub fn get(path: &'static str) -> Self {
+        Route::new(Method::Get, path)
+    }
+
+    /// A GET of the same path, without query and headers.
+    pub(crate) fn to_get(&self) -> Self {
+        Route {
+            method: Method::Get,
+            path: self.path.clone(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            fault: self.fault.clone(),
+        }
+    }
+
     fn new(method: Method, path: &'static str) -> Self {
         let empty = Route {
             method,
@@ -232,6 +248,17 @@ impl Route {
         }
         self.path.push('/');
         push_encoded(&mut self.path, data);
+        self
+    }
+
+    /// Fixed text at the end of the last segment, such as the `:by_client_order_id` of a custom method.
+    #[must_use]
+    pub fn suffix(mut self, fixed: &'static str) -> Self {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b":-._~".contains(&b);
+        if fixed.is_empty() || !fixed.bytes().all(plain) {
+            return self.wrong("path suffix", "must be letters, digits and `:-._~`");
+        }
+        self.path.push_str(fixed);
         self
     }
 
@@ -308,12 +335,25 @@ impl Route {
         target
     }
 
+    /// Whether an order can go there.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
-        if let Some(fault) = &self.fault {
-            return Err(fault.clone());
-        }
         if self.method == Method::Get {
             return Err(Invalid::new("route.method", "must be one with an effect: a GET orders nothing"));
+        }
+        self.check_place()
+    }
+
+    /// Whether a lookup can go there. Anything but a GET could be a second order.
+    pub(crate) fn check_lookup(&self) -> Result<(), Invalid> {
+        if self.method != Method::Get {
+            return Err(Invalid::new("lookup.method", "must be GET: anything else could be a second order"));
+        }
+        self.check_place()
+    }
+
+    fn check_place(&self) -> Result<(), Invalid> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
         }
         if self.path.is_empty() {
             return Err(Invalid::new("route.path", "must name a path below the base URL"));

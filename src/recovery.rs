@@ -1,10 +1,13 @@
 //! Resuming what a crash, a lost reply or a closed laptop left open: which orders, how many at once. What is done with each is `engine.rs`.
 
 use crate::{
-    engine::Engine,
+    attempt::{lookup::Looked, verdict::Verdict},
+    clock::monotonic,
+    engine::{Asked, Engine},
     ids::{IdempotencyKey, dice},
+    intent::Intent,
     journal::Journal,
-    lifecycle::Stage,
+    lifecycle::{Event, Found, ReviewReason, Stage, State},
     origin::Origin,
     outcome::{Error, Outcome, Raw, tell},
 };
@@ -97,7 +100,7 @@ impl Resuming {
 }
 
 /// What is to be resumed, and who it is.
-struct Found {
+struct Due {
     key: IdempotencyKey,
     operation: String,
     origin: Origin,
@@ -110,7 +113,7 @@ pub(crate) async fn resume_each(engine: Arc<Engine>) -> Result<Resuming, Error> 
     let gate = Arc::new(Semaphore::new(engine.resume_at_once.min(Semaphore::MAX_PERMITS)));
     tokio::spawn(async move {
         let mut tasks = JoinSet::new();
-        for Found { key, operation, origin } in found {
+        for Due { key, operation, origin } in found {
             // Waits here, not in a task each: an order nobody has begun costs nothing.
             let Ok(turn) = Arc::clone(&gate).acquire_owned().await else {
                 return;
@@ -149,13 +152,110 @@ pub(crate) async fn resume_pending(engine: Arc<Engine>) -> Result<Resumption, Er
 
 /// One order by its key.
 pub(crate) async fn resume_one(engine: Arc<Engine>, key: IdempotencyKey) -> Result<Outcome<Raw>, Error> {
+    of_this_api(&engine, key).await?;
+    engine.resume(key).await
+}
+
+async fn of_this_api(engine: &Engine, key: IdempotencyKey) -> Result<(Intent, State), Error> {
     let Some((intent, state)) = engine.journal.order(key).await? else {
         return Err(Error::no_such_key(key));
     };
-    if intent.api() != engine.api.name() {
-        return Err(Error::other_api(&intent, &state));
+    match intent.api() == engine.api.name() {
+        true => Ok((intent, state)),
+        false => Err(Error::other_api(&intent, &state)),
     }
-    engine.resume(key).await
+}
+
+/// Asks the server for one order, and books what it shows. Sends nothing that could order.
+pub(crate) async fn look_up(engine: &Engine, key: IdempotencyKey) -> Result<Outcome<Raw>, Error> {
+    let (intent, state) = of_this_api(engine, key).await?;
+    if !state.may_have_landed() || state.is_settled() {
+        return tell(&intent, &state, engine.journal.now());
+    }
+    let Some(asked) = ask(engine, &intent, &state).await else {
+        return Err(Error::no_lookup(&intent, &state, engine.api.dialect().name()));
+    };
+    let state = engine.journal.note(key, move |state| booked(state, asked)).await?;
+    tell(&intent, &state, engine.journal.now())
+}
+
+/// A lookup's record, and what of its verdict stands by itself: an order that is there is there, whoever sends it at the moment; what is not
+/// found, or can't be read, changes nothing.
+fn booked(state: &State, asked: Asked) -> Vec<Event> {
+    let mut events = vec![asked.event()];
+    let Looked { found, answer, verdict } = asked.looked;
+    events.extend(match (verdict, found) {
+        _ if state.is_settled() => None,
+        (Verdict::Settle(settled), _) => Some(Event::Settled(settled)),
+        (Verdict::Review(reason), Found::Different | Found::Ended) => Some(Event::Review { reason, answer }),
+        _ => None,
+    });
+    events
+}
+
+/// One lookup of an order by its key; `None`: there is no way to ask.
+async fn ask(engine: &Engine, intent: &Intent, state: &State) -> Option<Asked> {
+    let why = match state.stage() {
+        Stage::NeedsReview(reason) => *reason,
+        _ => engine.held_back(intent, state).unwrap_or(ReviewReason::RetentionPassed),
+    };
+    let until = monotonic() + engine.api.timeouts().total;
+    let credential = engine.credential(until).await.ok()?;
+    engine.ask(engine.case_of(intent, state), why, None, credential.as_ref()).await
+}
+
+/// Whether an order can be resumed, and if that can't be told, what a person has to look at; see
+/// [`OrderClient::examine`](crate::OrderClient::examine).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Examination {
+    /// Resume goes on: it repeats the key within the time in which the server knows it, or books what the server shows.
+    SafeToResume,
+    /// There is nothing that resume could do, and this is why.
+    NotSafe(String),
+    /// Neither journal nor server can tell; this is where to look.
+    Unknown(String),
+}
+
+/// From the journal, and where that is not enough, by a lookup. Nothing is deleted, and nothing sent that could order.
+pub(crate) async fn examine(engine: &Engine, key: IdempotencyKey) -> Result<Examination, Error> {
+    let (intent, state) = of_this_api(engine, key).await?;
+    let not_safe = |why: &str| Ok(Examination::NotSafe(why.to_owned()));
+    let held = match state.stage() {
+        Stage::Settled(_) => return not_safe("it has its outcome: there is nothing to resume"),
+        Stage::AwaitingApproval { .. } | Stage::Approved { .. } => return not_safe("a person decides first; nothing of it was sent"),
+        Stage::NeedsReview(reason) => *reason,
+        Stage::Open => match engine.held_back(&intent, &state) {
+            Some(reason) => reason,
+            None => return Ok(Examination::SafeToResume),
+        },
+    };
+    let where_to_look = |what: &str| {
+        let since = state.first_possible_send().map(|at| format!(" from {at} on")).unwrap_or_default();
+        let text = format!(
+            "{}; {what}: look at {} for a {} of {}{since}, under the key {key}; do not place it as a new order",
+            held.sentence(),
+            intent.api(),
+            intent.operation(),
+            intent.origin(),
+        );
+        Ok(Examination::Unknown(text))
+    };
+    let Some(asked) = ask(engine, &intent, &state).await else {
+        return where_to_look("the server can't be asked for it from here");
+    };
+    let (found, verdict, event) = (asked.looked.found, asked.looked.verdict.clone(), asked.event());
+    engine.journal.note(key, move |_| vec![event]).await?;
+    match (found, verdict, state.is_open()) {
+        (Found::Same, _, true) | (Found::Absent, Verdict::Resend, true) => Ok(Examination::SafeToResume),
+        (Found::Same, ..) => not_safe("the server has it, so nothing needs to be sent: a lookup books it"),
+        (Found::Different, ..) => not_safe("the server has another order under this key"),
+        (Found::Ended, ..) => not_safe("the server has it, but cancelled, rejected or expired"),
+        (Found::Absent, ..) => where_to_look("the server shows no such order, which proves nothing"),
+        (Found::InProgress, ..) => where_to_look("the server says that it is still at work on it"),
+        (Found::Unreadable, ..) => where_to_look("the server's answer to a lookup says nothing of an order"),
+        (Found::NoAnswer, ..) => where_to_look("the server did not answer the lookup"),
+    }
 }
 
 /// One order as the journal has it, without sending.
@@ -164,7 +264,7 @@ pub(crate) async fn known(journal: &Journal, key: IdempotencyKey) -> Result<Opti
     found.map(|(intent, state)| tell(&intent, &state, journal.now())).transpose()
 }
 
-async fn survey(engine: &Engine) -> Result<(Vec<Found>, Vec<LeftAlone>), Error> {
+async fn survey(engine: &Engine) -> Result<(Vec<Due>, Vec<LeftAlone>), Error> {
     let (mut found, mut left_alone) = (Vec::new(), Vec::new());
     let (mut after, mut met) = (None, HashSet::new());
     loop {
@@ -188,20 +288,21 @@ async fn survey(engine: &Engine) -> Result<(Vec<Found>, Vec<LeftAlone>), Error> 
 }
 
 /// `Ok(None)`: settled meanwhile.
-async fn look(engine: &Engine, key: IdempotencyKey) -> Result<Option<Found>, Why> {
+async fn look(engine: &Engine, key: IdempotencyKey) -> Result<Option<Due>, Why> {
     let order = engine.journal.order(key).await.map_err(|e| Why::Unreadable(e.to_string()))?;
     let Some((intent, state)) = order else { return Ok(None) };
     if intent.api() != engine.api.name() {
         return Err(Why::OtherApi(intent.api().to_owned()));
     }
     match state.at(engine.journal.now()) {
-        Stage::Open => Ok(Some(Found {
+        // What has only become old is taken up: its server may be asked for it, and what is not found is written down for a person.
+        _ if state.is_open() => Ok(Some(Due {
             key,
             operation: intent.operation().to_owned(),
             origin: intent.origin().clone(),
         })),
         Stage::AwaitingApproval { .. } | Stage::Approved { .. } => Err(Why::AwaitingApproval),
         Stage::NeedsReview(_) => Err(Why::UnderReview),
-        Stage::Settled(_) => Ok(None),
+        Stage::Settled(_) | Stage::Open => Ok(None),
     }
 }

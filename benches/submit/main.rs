@@ -97,7 +97,13 @@ async fn compare(client: &OrderClient, floor: &mut Floor, rounds: usize) -> Resu
                     Submit => submit(client, round * EACH + n).await?,
                     Plain | Again => floor.once().await?,
                 }
-                took[kind as usize].push(watch.stop());
+                let watch = watch.stop();
+                let [plain, again, submit] = &mut took;
+                match kind {
+                    Plain => plain.push(watch),
+                    Again => again.push(watch),
+                    Submit => submit.push(watch),
+                }
             }
         }
         let all = all.stop();

@@ -138,6 +138,9 @@ impl Disk for TimedDisk {
     fn identity(&self, path: &Path) -> io::Result<Identity> {
         RealDisk.identity(path)
     }
+    fn look(&self, path: &Path) -> io::Result<(Identity, Option<u64>)> {
+        RealDisk.look(path)
+    }
     fn file_system(&self, folder: &Path) -> io::Result<FileSystem> {
         RealDisk.file_system(folder)
     }

@@ -1,7 +1,7 @@
 //! What a server asks us to wait: the `Retry-After` header, read. Pure; whether and how long we do wait is decided elsewhere.
 
 use crate::{answer::Head, clock::Timestamp};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The longest wait that is passed on. A year says "not now" as well as a million years do, and can be added to any moment.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -18,15 +18,9 @@ pub(crate) fn wait(head: &Head, now: Timestamp) -> Option<Duration> {
         let seconds = text.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds).min(LONGEST));
     }
-    let until = moment(text)?;
-    let from = head.header("date").and_then(moment).unwrap_or(now);
+    let until = Timestamp::of_http_date(text)?;
+    let from = head.date().unwrap_or(now);
     Some(until.since(from).unwrap_or_default().min(LONGEST))
-}
-
-/// An HTTP-date: IMF-fixdate, RFC 850 or asctime; of a real day, under its own weekday.
-fn moment(text: &str) -> Option<Timestamp> {
-    let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(since.as_millis()).ok().map(Timestamp::from_millis)
 }
 
 #[cfg(test)]

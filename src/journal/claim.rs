@@ -5,7 +5,7 @@ use super::{
     StoreError, StoreErrorKind, Turn, event_of,
     flight::{Flights, Landing, Seat, Waiting},
     record_of,
-    store::{Decide, Store},
+    store::{Committed, Decide, Mark, Store},
 };
 use crate::{
     clock::{Boot, Timestamp},
@@ -28,6 +28,8 @@ use std::{
 pub(crate) struct Claim {
     intent: Intent,
     state: State,
+    /// The story that `state` was folded from ends here; `None` where that is not known.
+    known_to: Option<Mark>,
     waiting: Waiting,
     /// `None` once landed.
     seat: Option<Seat>,
@@ -73,9 +75,15 @@ impl Claimed {
 
 impl Claimed {
     /// The answer, once it is known whether what it rests on is durable.
-    pub(super) fn once(self, durable: Result<(), StoreError>) -> Result<Claimed, super::JournalError> {
-        match durable {
-            Ok(()) => Ok(self),
+    pub(super) fn once(mut self, committed: Committed) -> Result<Claimed, super::JournalError> {
+        match committed.durable {
+            Ok(()) => {
+                // Its turn's last record was this order's.
+                if let Claimed::New(claim) | Claimed::Ours(claim) = &mut self {
+                    claim.known_to = Some(committed.mark);
+                }
+                Ok(self)
+            }
             Err(source) => Err(super::JournalError {
                 source,
                 key: self.key(),
@@ -127,8 +135,13 @@ impl Claim {
         &self.state
     }
 
-    pub(super) fn set_state(&mut self, state: State) {
-        self.state = state;
+    pub(super) fn set_state(&mut self, state: State, known_to: Option<Mark>) {
+        (self.state, self.known_to) = (state, known_to);
+    }
+
+    /// What is known of the order, and up to where.
+    pub(super) fn known(&self) -> (State, Option<Mark>) {
+        (self.state.clone(), self.known_to)
     }
 
     /// For those who wait for this flight.
@@ -297,14 +310,9 @@ impl Clerk {
     async fn take_up(&self, turn: &mut dyn Turn, intent: Intent, state: State) -> Result<Claimed, StoreError> {
         let key = intent.key();
         let state = self.write_down_silence(turn, key, state)?;
-        match state.at_boot(self.now, self.boot.as_ref()) {
-            Stage::Open => {}
-            // What passed by time alone is written down before it is told, or a clock that is put back would have it sent again (R8).
-            Stage::NeedsReview(reason) if state.is_open() => {
-                let state = self.append(turn, key, state, &[Event::Review { reason, answer: None }])?;
-                return Ok(Claimed::Known { intent, state });
-            }
-            _ => return Ok(Claimed::Known { intent, state }),
+        // What passes by time alone is the flight's to find: it may ask the server first, and writes down what it is told (R8).
+        if !state.is_open() {
+            return Ok(Claimed::Known { intent, state });
         }
         let seat = match self.flights.take(key) {
             Ok(seat) => seat,
@@ -356,6 +364,7 @@ impl Clerk {
         Claim {
             intent,
             state,
+            known_to: None,
             waiting: seat.waiting(),
             seat: Some(seat),
             store: Weak::clone(&self.store),
@@ -462,6 +471,14 @@ impl Clerk {
         }
         let (intent, state) = fold(&story)?;
         Ok(Some((intent, self.write_down_silence(turn, key, state)?)))
+    }
+
+    /// The order as it stands, by a story that was read before where nobody has written of it since.
+    pub(super) async fn state(&self, turn: &mut dyn Turn, key: IdempotencyKey, known: (State, Option<Mark>)) -> Result<State, StoreError> {
+        match known {
+            (state, Some(upto)) if turn.known_to(key) == Some(upto) => Ok(state),
+            _ => Ok(self.read(turn, key).await?.1),
+        }
     }
 
     pub(super) async fn read(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<(Intent, State), StoreError> {

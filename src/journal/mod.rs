@@ -306,6 +306,11 @@ impl Journal {
         state.at_boot(self.clock.now(), self.clock.boot().as_ref())
     }
 
+    /// Whether an order's age is one that both clocks agree on.
+    pub(crate) fn clocks_agree(&self, state: &State) -> bool {
+        state.clocks_agree(self.clock.now(), self.clock.boot().as_ref())
+    }
+
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
     ///
     /// A no that an order corrects is made durable before the correction gets its key, by a turn of its own: if power took the no alone, both
@@ -321,7 +326,7 @@ impl Journal {
             let (decide, told) = listened_to(move |turn| Box::pin(async move { clerk.claim(turn, draft, ruling, terms, sure_of).await }));
             let committed = self.store.commit(decide).await?;
             match told.await.map_err(|_| not_run())? {
-                Claiming::Done(claimed) => return claimed.once(committed.durable),
+                Claiming::Done(claimed) => return claimed.once(committed),
                 Claiming::Rumour(no) => {
                     committed.durable?;
                     sure_of = Some(no);
@@ -347,7 +352,7 @@ impl Journal {
     {
         let (decide, told) = listened_to(decide);
         let committed = self.store.commit(decide).await?;
-        told.await.map_err(|_| not_run())?.once(committed.durable)
+        told.await.map_err(|_| not_run())?.once(committed)
     }
 
     /// Hands a decision over and waits for what it found.
@@ -371,34 +376,64 @@ impl Journal {
         let key = claim.intent().key();
         // As it was before: what could not be made durable takes no doubt away (R7).
         let effect = claim.state().effect_in_flight();
+        let written = self.write_about(key, effect, claim.known(), decide).await?;
+        claim.set_state(written.state, written.known_to);
+        Ok(written.told)
+    }
+
+    /// Writes facts about an order that nobody here need be sending: what its server was heard to say of it. Answers with the order after it.
+    pub(crate) async fn note<F>(&self, key: IdempotencyKey, decide: F) -> Result<State, JournalError>
+    where
+        F: FnOnce(&State) -> Vec<Event> + Send + 'static,
+    {
+        let unread = (State::new(), None);
+        let written = self.write_about(key, Effect::Possible, unread, move |state, _| (decide(state), ()));
+        Ok(written.await?.state)
+    }
+
+    /// `known`: what was read of the order before, and up to where.
+    async fn write_about<F, T>(
+        &self,
+        key: IdempotencyKey,
+        effect: Effect,
+        known: (State, Option<Mark>),
+        decide: F,
+    ) -> Result<Written<T>, JournalError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&State, Mine) -> (Vec<Event>, T) + Send + 'static,
+    {
         let clerk = self.clerk();
         let all = self.durability == Durability::EveryRecord;
-        let (mark, (state, hurry, told)) = self
+        let (mark, (state, hurry, wrote, told)) = self
             .ask(move |turn| {
                 Box::pin(async move {
-                    let (_, state) = clerk.read(turn, key).await?;
+                    let state = clerk.state(turn, key, known).await?;
                     let mine = if state.owner() == Some(clerk.owner) {
                         Mine::Yes
                     } else {
                         Mine::TakenOver
                     };
                     let (events, told) = decide(&state, mine);
-                    let ours = events.iter().any(Event::must_be_durable);
+                    let (ours, wrote) = (events.iter().any(Event::must_be_durable), !events.is_empty());
                     let state = clerk.append(turn, key, state, &events)?;
                     // An end that somebody else wrote is a rumour until our own sync covers it, and it is about to be told (R21); so is what our
                     // own success came to, where somebody had closed the order (R7).
                     let succeeded = matches!(state.stage(), Stage::Settled(Settled::Succeeded { .. }));
                     let hurry = all || ours || (!state.is_open() && (events.is_empty() || !succeeded));
-                    Ok((state, hurry, told))
+                    Ok((state, hurry, wrote, told))
                 })
             })
             .await
             .map_err(JournalError::of(key, effect))?;
-        claim.set_state(state);
         if hurry {
             self.store.durable(mark).await.map_err(JournalError::of(key, effect))?;
         }
-        Ok(told)
+        Ok(Written {
+            state,
+            known_to: wrote.then_some(mark),
+            told,
+        })
     }
 
     /// One order as it stands; `None` where there is no such key. Durable before it answers, as everything that is told.
@@ -453,6 +488,14 @@ impl Journal {
             boot: None,
         }
     }
+}
+
+/// What was written about an order, and what it came to.
+struct Written<T> {
+    state: State,
+    /// The story that `state` was folded from ends here.
+    known_to: Option<Mark>,
+    told: T,
 }
 
 /// Whether an order still belongs to the flight that writes about it.

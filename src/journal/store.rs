@@ -89,6 +89,13 @@ pub trait Turn: Send {
     /// All records of one order, oldest first; empty where there is none.
     fn story(&mut self, key: IdempotencyKey) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
+    /// Where the newest record of one order ends: who knows its story up to there need not read it again. `None`: that is not known, read it.
+    /// Default: `None`.
+    fn known_to(&mut self, key: IdempotencyKey) -> Option<Mark> {
+        let _ = key;
+        None
+    }
+
     /// Whether the process that opened the book under this name still lives.
     fn alive(&mut self, owner: OwnerId) -> BoxFuture<'_, Result<bool, StoreError>>;
 

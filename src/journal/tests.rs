@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     actor::Actor,
     answer::{Answer, Head},
-    ids::TraceId,
+    ids::{RequestId, TraceId},
     intent::{KeyPlace, Terms},
     lifecycle::Settled,
     order::PlaceOrder,
@@ -212,5 +212,28 @@ async fn one_claim_of_a_key_lives_at_a_time() {
         };
         // It was given up by its own process, which knows that nothing was sent.
         assert_eq!(taken.state().effect_in_flight(), Effect::None);
+    }
+}
+
+/// What a flight writes is decided on the order as it stands, whoever wrote of it since the flight read it: before its first word, and after one.
+#[tokio::test]
+async fn a_flight_sees_what_others_wrote_of_its_order() {
+    for own_words in 0..3 {
+        let (_folder, journals) = journals().await;
+        for journal in journals {
+            let Claimed::New(mut held) = claim(&journal, "a", allow()).await else {
+                panic!("not new")
+            };
+            for attempt in 1..=own_words {
+                let request = RequestId::mint().unwrap();
+                let before = journal.write(&mut held, move |state, _| {
+                    (vec![Event::Sent { attempt, request }], state.attempts())
+                });
+                assert_eq!(before.await.unwrap(), attempt - 1);
+            }
+            write(&journal, held.intent().key(), vec![abandoned()]).await;
+            let open = journal.write(&mut held, |state, _| (Vec::new(), state.is_open()));
+            assert!(!open.await.unwrap(), "a person stopped it after {own_words} words");
+        }
     }
 }

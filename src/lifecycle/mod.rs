@@ -52,6 +52,14 @@ pub enum ReviewReason {
     OtherScope,
     /// An outcome came in after a person had closed the order (R4).
     LateOutcome,
+    /// The server has said "still running" for longer than its work can take.
+    StuckProcessing,
+    /// It may have arrived at a server that would not recognise a repeat.
+    NotRecognised,
+    /// The server has the order, but cancelled, rejected or expired.
+    FoundEnded,
+    /// The server itself does not know what became of it.
+    ServerUncertain,
 }
 
 impl ReviewReason {
@@ -67,6 +75,10 @@ impl ReviewReason {
             ReviewReason::AlreadyExists => "the server says that such an order exists already",
             ReviewReason::OtherScope => "it may have been sent under another account, where its key would be a new one",
             ReviewReason::LateOutcome => "an outcome came in after a person had closed the order",
+            ReviewReason::StuckProcessing => "the server has said \"still running\" for longer than its work can take",
+            ReviewReason::NotRecognised => "it may have arrived, and the server would not recognise a repeat",
+            ReviewReason::FoundEnded => "the server has the order, but cancelled, rejected or expired",
+            ReviewReason::ServerUncertain => "the server itself does not know what became of it",
         }
     }
 }
@@ -201,6 +213,15 @@ pub(crate) enum Event {
         /// Milliseconds from sending to knowing.
         took_ms: u64,
     },
+    /// The server was asked for the order, by a request that orders nothing.
+    LookedUp {
+        /// The lookup's own request id.
+        request: RequestId,
+        /// What it found.
+        found: Found,
+        /// Milliseconds from asking to knowing.
+        took_ms: u64,
+    },
     /// A flight ended without an outcome; the order belongs to nobody (R13).
     Rested {
         /// Why.
@@ -259,6 +280,26 @@ pub(crate) enum Event {
     },
 }
 
+/// What a lookup found. Only [`Found::Same`] settles an order; nothing here proves that there is none (R10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Found {
+    /// This order: nothing that both name differs.
+    Same,
+    /// An order that differs from this one.
+    Different,
+    /// This order, cancelled, rejected or expired.
+    Ended,
+    /// None.
+    Absent,
+    /// None yet: the first request still runs.
+    InProgress,
+    /// An answer that says nothing of an order.
+    Unreadable,
+    /// No answer.
+    NoAnswer,
+}
+
 /// The first event of an order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -294,6 +335,7 @@ impl Event {
             Event::Cleared { .. } => "cleared",
             Event::Sent { .. } => "sent",
             Event::Observed { .. } => "observed",
+            Event::LookedUp { .. } => "looked_up",
             Event::Rested { .. } => "rested",
             Event::Settled(_) => "settled",
             Event::Review { .. } => "review",
@@ -309,7 +351,7 @@ impl Event {
     /// repeats the key and the server replays.
     pub(crate) fn must_be_durable(&self) -> bool {
         match self {
-            Event::Joined { .. } | Event::Sent { .. } | Event::Observed { .. } | Event::Rested { .. } => false,
+            Event::Joined { .. } | Event::Sent { .. } | Event::Observed { .. } | Event::LookedUp { .. } | Event::Rested { .. } => false,
             Event::Settled(settled) => !matches!(settled, Settled::Succeeded { .. }),
             Event::Claimed(_)
             | Event::Approved { .. }

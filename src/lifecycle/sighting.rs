@@ -27,6 +27,9 @@ pub(crate) enum Sighting {
         /// The server's error code, where it is short and plain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<String>,
+        /// Whether it said "not yet".
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_progress: bool,
     },
 }
 
@@ -39,11 +42,18 @@ impl Sighting {
                 status: head.status().as_u16(),
                 half: *half,
             },
-            Observed::Answered(answer) => Sighting::Answered {
-                status: answer.status().as_u16(),
-                replayed: answer.head().replayed(),
-                code: plain_code(answer),
-            },
+            // What only a dialect can tell of an answer, it tells: `Dialect::sighting`.
+            Observed::Answered(answer) => Sighting::answered(answer, answer.head().replayed(), false),
+        }
+    }
+
+    /// A whole answer, and what it was read as.
+    pub(crate) fn answered(answer: &Answer, replayed: bool, in_progress: bool) -> Self {
+        Sighting::Answered {
+            status: answer.status().as_u16(),
+            replayed,
+            code: plain_code(answer),
+            in_progress,
         }
     }
 
@@ -53,8 +63,19 @@ impl Sighting {
         match self {
             Sighting::NeverLeft(_) => true,
             Sighting::NoAnswer(_) | Sighting::HalfAnswer { .. } => false,
-            Sighting::Answered { status, replayed, .. } => !replayed && matches!(status, 401 | 403 | 425 | 429),
+            // "Still running", in whatever status, speaks of an earlier one too.
+            Sighting::Answered {
+                status,
+                replayed,
+                in_progress,
+                ..
+            } => !replayed && !in_progress && matches!(status, 401 | 403 | 425 | 429),
         }
+    }
+
+    /// Whether the server said "not yet".
+    pub(crate) fn says_in_progress(&self) -> bool {
+        matches!(self, Sighting::Answered { in_progress: true, .. })
     }
 }
 

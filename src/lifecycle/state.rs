@@ -3,7 +3,7 @@
 //! The fold is total: every event has a meaning in every state, and nothing that arrives after an end vanishes. Lost records can only add
 //! doubt, never take it away (R15).
 
-use super::{Claimed, Effect, Event, Rest, ReviewReason, Settled, Sighting};
+use super::{Claimed, Effect, Event, Found, Rest, ReviewReason, Settled, Sighting};
 use crate::{
     answer::{Answer, Head, NoAnswer},
     clock::{Boot, Timestamp},
@@ -56,12 +56,17 @@ pub(crate) struct State {
     doubts: u32,
     first_doubt: Option<Doubt>,
     last_seen: Option<Sighting>,
+    /// Since when the server has said nothing but "still running".
+    running_since: Option<Timestamp>,
     first_possible_send: Option<Timestamp>,
+    last_send: Option<Timestamp>,
     retention: Duration,
     owner: Option<OwnerId>,
     /// When it was claimed, by the machine's own count.
     boot: Option<Boot>,
     rest: Option<Rest>,
+    /// What a review was raised by.
+    shown: Option<Answer>,
     refused_by_person: bool,
     closed_by_person: bool,
     freed: bool,
@@ -83,11 +88,14 @@ impl State {
             doubts: 0,
             first_doubt: None,
             last_seen: None,
+            running_since: None,
             first_possible_send: None,
+            last_send: None,
             retention: Duration::ZERO,
             owner: None,
             boot: None,
             rest: None,
+            shown: None,
             refused_by_person: false,
             closed_by_person: false,
             freed: false,
@@ -122,7 +130,8 @@ impl State {
             }
             Event::Sent { attempt, .. } => {
                 self.first_possible_send.get_or_insert(at);
-                self.attempts_before(attempt.saturating_sub(1));
+                self.last_send = self.last_send.max(Some(at));
+                self.attempts_before(attempt.saturating_sub(1), at);
                 self.attempts = self.attempts.max(*attempt);
                 self.unanswered.push(*attempt);
                 self.rest = None;
@@ -130,14 +139,20 @@ impl State {
             Event::Observed { attempt, seen, .. } => {
                 // What was seen was sent, even if no record of the sending is left.
                 self.first_possible_send.get_or_insert(at);
-                self.observed(*attempt, seen);
+                self.last_send = self.last_send.max(Some(at));
+                self.observed(*attempt, seen, at);
             }
+            // It orders nothing, and what it found is acted on by the event behind it. That it is still running is a fact all the same.
+            Event::LookedUp { found, .. } => match found {
+                Found::InProgress => drop(self.running_since.get_or_insert(at)),
+                Found::Same | Found::Different | Found::Ended | Found::Absent | Found::Unreadable | Found::NoAnswer => {}
+            },
             Event::Rested { why, attempts } => {
-                self.attempts_before(*attempts);
+                self.attempts_before(*attempts, at);
                 self.rest = Some(why.clone());
             }
             Event::Settled(settled) => self.settled(settled),
-            Event::Review { reason, .. } => self.review(*reason),
+            Event::Review { reason, answer } => self.review(*reason, answer.as_ref()),
             Event::Reconciled {
                 applied,
                 receipt,
@@ -159,7 +174,7 @@ impl State {
                 }
             }
             Event::Freed { .. } => self.freed = true,
-            Event::TakenOver { owner } => self.taken_over(*owner),
+            Event::TakenOver { owner } => self.taken_over(*owner, at),
         }
         self.unsay_a_no_that_no_longer_holds(event);
         let certain = was_certain || matches!(event, Event::Settled(Settled::Succeeded { .. }));
@@ -202,18 +217,26 @@ impl State {
     }
 
     /// Lost records can only add doubt: an attempt that was counted and can't be read may have done anything.
-    fn attempts_before(&mut self, made: u32) {
+    fn attempts_before(&mut self, made: u32, at: Timestamp) {
         if made > self.attempts {
             self.attempts = made;
+            // When it was, nobody knows; not after this.
+            self.last_send = self.last_send.max(Some(at));
             self.doubt(made, Sighting::NoAnswer(NoAnswer::NotWritten));
         }
     }
 
-    fn observed(&mut self, attempt: u32, seen: &Sighting) {
-        self.attempts_before(attempt.saturating_sub(1));
+    fn observed(&mut self, attempt: u32, seen: &Sighting, at: Timestamp) {
+        self.attempts_before(attempt.saturating_sub(1), at);
         self.attempts = self.attempts.max(attempt);
         self.unanswered.retain(|open| *open != attempt);
         self.last_seen = Some(seen.clone());
+        match seen {
+            _ if seen.says_in_progress() => drop(self.running_since.get_or_insert(at)),
+            // Another word of the server's; that none came says nothing.
+            Sighting::Answered { .. } => self.running_since = None,
+            Sighting::NeverLeft(_) | Sighting::NoAnswer(_) | Sighting::HalfAnswer { .. } => {}
+        }
         if !seen.proves_no_execution() {
             self.doubt(attempt, seen.clone());
         }
@@ -242,7 +265,10 @@ impl State {
         };
     }
 
-    fn review(&mut self, reason: ReviewReason) {
+    fn review(&mut self, reason: ReviewReason, answer: Option<&Answer>) {
+        if self.shown.is_none() {
+            self.shown = answer.cloned();
+        }
         self.stage = match &self.stage {
             _ if self.closed_by_person => Stage::NeedsReview(ReviewReason::LateOutcome),
             Stage::Settled(Settled::Succeeded { .. }) => return,
@@ -268,9 +294,12 @@ impl State {
 
     /// R15: a record that says sending may have begun counts as one attempt without an answer once another owner takes over, and so does each
     /// attempt of which nothing was written down.
-    fn taken_over(&mut self, owner: OwnerId) {
+    fn taken_over(&mut self, owner: OwnerId, at: Timestamp) {
         let stranger = self.owner.replace(owner) != Some(owner);
-        self.rest = None;
+        // The flight before is not known to have ended: it may have sent until now.
+        if self.rest.take().is_none() && self.first_possible_send.is_some() {
+            self.last_send = self.last_send.max(Some(at));
+        }
         for attempt in std::mem::take(&mut self.unanswered) {
             self.doubt(attempt, Sighting::NoAnswer(NoAnswer::NotWritten));
         }
@@ -317,6 +346,21 @@ impl State {
         }
     }
 
+    /// Whether wall clock and machine agree on how long ago the claim was, so that an age by the wall clock is an age.
+    pub(crate) fn clocks_agree(&self, now: Timestamp, boot: Option<&Boot>) -> bool {
+        let Some(by_wall) = self.first_possible_send.and_then(|first| now.since(first)) else {
+            return false;
+        };
+        match (boot, &self.boot) {
+            (Some(here), Some(then)) if here.id == then.id => {
+                let by_machine = Duration::from_millis(here.up_ms.saturating_sub(then.up_ms));
+                by_wall.abs_diff(by_machine) <= retention_margin(self.retention)
+            }
+            // Another boot, or a machine that does not tell: nothing contradicts the wall clock.
+            _ => true,
+        }
+    }
+
     fn outlives_retention(&self, age: Duration) -> bool {
         age >= self.retention.saturating_sub(retention_margin(self.retention))
     }
@@ -360,6 +404,32 @@ impl State {
     /// R1: whether anything but this attempt may have had, or may yet have, an effect.
     pub(crate) fn others_may_land(&self, attempt: u32) -> bool {
         self.doubts > 0 || self.unanswered.iter().any(|open| *open != attempt)
+    }
+
+    /// Whether an attempt is known that may have had an effect. Unlike [`may_have_landed`](State::may_have_landed) it does not count what a
+    /// flight that writes everything down is about to do.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.has_doubts()
+    }
+
+    /// Since when the server has said nothing but "still running".
+    pub(crate) fn running_since(&self) -> Option<Timestamp> {
+        self.running_since
+    }
+
+    /// The last time that a byte may have left.
+    pub(crate) fn last_possible_send(&self) -> Option<Timestamp> {
+        self.last_send.max(self.first_possible_send)
+    }
+
+    /// When bytes could first leave: the key's age runs from here (R8).
+    pub(crate) fn first_possible_send(&self) -> Option<Timestamp> {
+        self.first_possible_send
+    }
+
+    /// The answer that a review was raised by.
+    pub(crate) fn shown(&self) -> Option<&Answer> {
+        self.shown.as_ref()
     }
 
     fn never_cleared(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::{
     intent::Intent,
     invalid::{Invalid, InvalidConfig},
     journal::JournalError,
-    lifecycle::{Effect, Rest, Settled, Sighting, Stage, State},
+    lifecycle::{Effect, Rest, Settled, Stage, State},
     operation::Unreadable,
     origin::Origin,
     ruling::Change,
@@ -253,6 +253,19 @@ impl Error {
         }))
     }
 
+    /// The server has no lookup that could find the order.
+    pub(crate) fn no_lookup(intent: &Intent, state: &State, dialect: &str) -> Self {
+        let key = intent.key();
+        let text = format!(
+            "{key} can't be looked up: the dialect `{dialect}` has no lookup by key; say one by Dialect::lookup, or have a person look at the server"
+        );
+        Error(Arc::new(Inner {
+            key: Some(key),
+            attempts: state.attempts(),
+            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::AskHuman, text)
+        }))
+    }
+
     /// An open order, told by everything written down of it.
     pub(super) fn open(intent: &Intent, state: &State) -> Self {
         let effect = state.effect();
@@ -283,13 +296,7 @@ fn open_kind(state: &State, effect: Effect) -> ErrorKind {
         Some(Rest::AttemptsSpent { .. } | Rest::TimeSpent { .. } | Rest::BudgetSpent { .. } | Rest::Interrupted {}) => {
             match (effect, state.last_seen()) {
                 (Effect::None, _) => ErrorKind::NotSent,
-                (
-                    _,
-                    Some(Sighting::Answered {
-                        status: 102 | 202 | 208 | 409,
-                        ..
-                    }),
-                ) => ErrorKind::StillProcessing,
+                (_, Some(seen)) if seen.says_in_progress() => ErrorKind::StillProcessing,
                 _ => ErrorKind::InDoubt,
             }
         }

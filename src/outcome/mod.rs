@@ -14,7 +14,7 @@ use crate::{
     intent::Intent,
     lifecycle::{Effect, ReviewReason, Settled, Sighting, Stage, State},
     operation::Operation,
-    ruling::Because,
+    ruling::{Because, Change, changes},
 };
 use serde::Serialize;
 use std::{fmt, sync::Arc};
@@ -114,6 +114,17 @@ pub struct Review {
     pub reason: ReviewReason,
     /// Whether it may have been processed.
     pub effect: Effect,
+    /// For an order that differs at the server: what differs, field by field, where both name the field; `before` is what was meant, `after`
+    /// what the server shows. These are contents of orders: not for logs.
+    pub changes: Vec<Change>,
+    answer: Option<Answer>,
+}
+
+impl Review {
+    /// The server's answer that raised it, where one did. It holds what the server chose to say: do not log it blindly.
+    pub fn answer(&self) -> Option<&Answer> {
+        self.answer.as_ref()
+    }
 }
 
 /// An order that a person stopped.
@@ -313,6 +324,11 @@ pub(crate) fn tell(intent: &Intent, state: &State, now: Timestamp) -> Result<Out
             key,
             reason,
             effect: state.effect(),
+            changes: match reason {
+                ReviewReason::OtherOrderReturned => differences(intent, state.shown()),
+                _ => Vec::new(),
+            },
+            answer: state.shown().cloned(),
         }),
         Stage::Settled(Settled::Succeeded { answer, replayed }) => Outcome::Succeeded(Receipt {
             value: Raw {
@@ -340,6 +356,16 @@ pub(crate) fn tell(intent: &Intent, state: &State, now: Timestamp) -> Result<Out
             effect: state.effect(),
         }),
     })
+}
+
+/// What a server's order says otherwise than ours, where both name the field.
+fn differences(intent: &Intent, shown: Option<&Answer>) -> Vec<Change> {
+    let (Some(asked), Some(shown)) = (intent.json(), shown.and_then(Answer::json)) else {
+        return Vec::new();
+    };
+    let mut differences = changes(&asked, shown);
+    differences.retain(|change| change.before.is_some() && change.after.is_some());
+    differences
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::counter::{Counter, Keys};
 use super::desk::Desk;
 use super::dialect::{ServerDialect, Unkind};
 use super::ledger::{Ledger, MemoryLedger, Terms};
+use crate::clock::Clock;
 
 /// A [`Desk`] about to be started; made by [`Desk::builder`]. Default: heeds keys, a [`MemoryLedger`] of its own, a free port of
 /// 127.0.0.1.
@@ -21,6 +22,7 @@ pub struct DeskBuilder {
     terms: Terms,
     waits: Option<Duration>,
     listen: Option<SocketAddr>,
+    dates: Option<Arc<dyn Clock>>,
 }
 
 impl DeskBuilder {
@@ -33,6 +35,7 @@ impl DeskBuilder {
             terms: Terms::default(),
             waits: None,
             listen: None,
+            dates: None,
         }
     }
 
@@ -82,6 +85,13 @@ impl DeskBuilder {
         self
     }
 
+    /// The clock that its answers' `Date` is read from. Default: the machine's. A client that is tested with a clock of its own wants its
+    /// server on the same one: two that disagree are a clock in doubt, by which nothing is sent again.
+    pub fn dates(mut self, clock: impl Clock + 'static) -> Self {
+        self.dates = Some(Arc::new(clock));
+        self
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -100,6 +110,7 @@ impl DeskBuilder {
         self.unkind.iter().for_each(|switch| switch.change(&mut facts));
         let mut terms = self.terms;
         terms.forget_after = terms.forget_after.or(facts.kept);
-        Desk::open(listener, Counter::new(self.keys, facts, terms, self.waits, self.ledger)).await
+        let counter = Counter::new(self.keys, facts, terms, self.waits, self.ledger);
+        Desk::open(listener, counter.dated_by(self.dates)).await
     }
 }

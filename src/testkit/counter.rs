@@ -7,7 +7,7 @@
 mod asked;
 mod work;
 
-use crate::clock::monotonic;
+use crate::clock::{Clock, monotonic};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,6 +60,8 @@ pub(crate) struct Counter {
     terms: Terms,
     /// How long a request waits for the work under its key; `None`: not at all.
     waits: Option<Duration>,
+    /// Where `Date` is read from; `None`: left to the HTTP server.
+    dates: Option<Arc<dyn Clock>>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) log: Log,
     shop: Mutex<Shop>,
@@ -85,6 +87,7 @@ impl Counter {
             facts,
             terms,
             waits,
+            dates: None,
             ledger,
             log: Log::default(),
             shop: Mutex::default(),
@@ -101,6 +104,11 @@ impl Counter {
         }
     }
 
+    pub(crate) fn dated_by(mut self, clock: Option<Arc<dyn Clock>>) -> Self {
+        self.dates = clock;
+        self
+    }
+
     /// Receives a request: hooks, then the decision, then the log. The only way in.
     pub(crate) fn receive(&self, request: &wiremock::Request) -> Decision {
         self.do_what_is_due();
@@ -108,10 +116,13 @@ impl Counter {
             return Decision::answer(Did::Nothing, reply);
         }
         let seen = self.log.arrive(request, &self.facts);
-        let decision = self
+        let mut decision = self
             .call_hooks(&self.on_request, &seen)
             .unwrap_or_else(|| self.decide(&seen))
             .under(&seen);
+        if let Some(clock) = &self.dates {
+            decision.reply = decision.reply.map(|reply| reply.header("Date", &clock.now().http_date()));
+        }
         if let Some(answered) = self.log.settle(seen.number, &decision) {
             // Too late for another answer; a panic in it is told by the assertions.
             drop(self.call_hooks(&self.on_answer, &answered));
@@ -276,8 +287,8 @@ impl Counter {
     }
 
     fn signed(&self, seen: &Seen, rejected: bool, mut decision: Decision) -> Decision {
-        let replayed = decision.did == Did::Replayed;
-        decision.reply = decision.reply.map(|reply| self.facts.signs(seen, replayed, rejected, reply));
+        let did = decision.did;
+        decision.reply = decision.reply.map(|reply| self.facts.signs(seen, did, rejected, reply));
         decision
     }
 

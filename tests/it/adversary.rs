@@ -368,8 +368,8 @@ async fn after_a_persons_no_every_later_correction_is_asked_about() {
 /// R7, R2: silence was told as a no, and a correction was placed for it; a clock that is put back must not revive it.
 #[tokio::test]
 async fn an_order_that_was_corrected_never_waits_for_a_yes_again() {
-    let (desk, folder) = (Desk::start().await, Folder::new());
     let clock = Hand::new();
+    let (desk, folder) = (Desk::builder().dates(clock.clone()).start().await.unwrap(), Folder::new());
     let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
     let parked = client.submit(mail(), &high()).await.unwrap();
     clock.step(25);
@@ -384,9 +384,9 @@ async fn an_order_that_was_corrected_never_waits_for_a_yes_again() {
 /// R11: clock doubt counts as inside.
 #[tokio::test]
 async fn a_wall_clock_that_leaps_within_one_boot_does_not_open_the_repeat_window() {
-    let (desk, folder) = (Desk::start().await, Folder::new());
     let up = Arc::new(AtomicI64::new(1_000_000));
     let clock = Hand(Arc::new(AtomicI64::new(1_800_000_000_000)), Some(Arc::clone(&up)));
+    let (desk, folder) = (Desk::builder().dates(clock.clone()).start().await.unwrap(), Folder::new());
     let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
     drop(client.submit(Origin::unknown(), &order()).await.unwrap());
     clock.step(48);
@@ -966,8 +966,8 @@ async fn whichever_call_to_the_disk_fails_there_is_one_order_and_no_lie() {
 /// R7: silence that was told as a no is a no for good, also where it was only told.
 #[tokio::test]
 async fn silence_that_was_told_as_a_no_never_waits_for_a_yes_again() {
-    let (desk, folder) = (Desk::start().await, Folder::new());
     let clock = Hand::new();
+    let (desk, folder) = (Desk::builder().dates(clock.clone()).start().await.unwrap(), Folder::new());
     let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
     let parked = client.submit(mail(), &high()).await.unwrap();
     clock.step(25);
@@ -979,8 +979,8 @@ async fn silence_that_was_told_as_a_no_never_waits_for_a_yes_again() {
 
 #[tokio::test]
 async fn silence_that_was_asked_about_stays_a_no() {
-    let (desk, folder) = (Desk::start().await, Folder::new());
     let clock = Hand::new();
+    let (desk, folder) = (Desk::builder().dates(clock.clone()).start().await.unwrap(), Folder::new());
     let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
     let parked = client.submit(mail(), &high()).await.unwrap();
     clock.step(25);
@@ -993,8 +993,8 @@ async fn silence_that_was_asked_about_stays_a_no() {
 /// R7, R11: the repeat guard let a second order pass because the first had expired; a clock that is put back must not have both wait for a yes.
 #[tokio::test]
 async fn an_expired_order_without_origin_that_was_placed_anew_never_waits_for_a_yes_again() {
-    let (desk, folder) = (Desk::start().await, Folder::new());
     let clock = Hand::new();
+    let (desk, folder) = (Desk::builder().dates(clock.clone()).start().await.unwrap(), Folder::new());
     let client = client_with_clock(&folder, &desk.url(), clock.clone()).await;
     let first = client.submit(Origin::unknown(), &high()).await.unwrap();
     clock.step(25);

@@ -435,7 +435,8 @@ async fn two_spellings_of_an_accent_are_two_orders() {
 /// BUG-49: who asks, when, from where and for the how-many-th time is no part of what is asked for.
 #[tokio::test]
 async fn nothing_volatile_is_in_the_fingerprint() {
-    let (desk, folder, clock) = (Desk::start().await, Folder::new(), Hands::new());
+    let (folder, clock) = (Folder::new(), Hands::new());
+    let desk = clock.desk().await;
     let journal = Journal::builder().clock(clock.clone()).open(folder.path()).await.unwrap();
     let client = |name: &str| {
         let api = single(&desk.url()).build().unwrap();

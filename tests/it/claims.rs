@@ -349,7 +349,8 @@ async fn integers_past_2_53_are_refused() {
 /// inside; a definite no does not count; a caller who vouches passes.
 #[tokio::test]
 async fn the_repeat_guard_never_forgets_an_order_in_doubt() {
-    let (desk, folder, clock) = (Desk::start().await, Folder::new(), Hands::new());
+    let (folder, clock) = (Folder::new(), Hands::new());
+    let desk = clock.desk().await;
     let journal = Journal::builder().clock(clock.clone()).open(folder.path()).await.unwrap();
     let client = OrderClient::new(journal, single(&desk.url()).build().unwrap(), actor());
     let submit = |origin, customer: &str| {

@@ -171,7 +171,8 @@ fn order_of(mail: usize) -> PlaceOrder {
 
 impl World {
     async fn new(scene: Scene) -> World {
-        let desk = Desk::start().await;
+        let hands = Hands::new();
+        let desk = hands.desk().await;
         desk.script(scene.script());
         World {
             scene,
@@ -181,7 +182,7 @@ impl World {
             // Also where no journal opened and nobody could ask: the next process does.
             asked: Mutex::new(BTreeSet::from([1])),
             journal: Mutex::default(),
-            hands: Hands::new(),
+            hands,
         }
     }
 

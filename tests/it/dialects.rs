@@ -387,6 +387,16 @@ async fn adyen_gives_the_key_back_and_says_what_is_transient() {
         (mismatch.status().as_u16(), &mismatch.headers()["transient-error"]),
         (422, &"false".parse().unwrap())
     );
+
+    // The status of "still running" is that of a refusal for good, too, which is not transient.
+    desk.script(Script::new().refuse());
+    for _ in 0..2 {
+        let refused = adyen.order(&desk, OTHER_KEY, "C-100").send().await.unwrap();
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["transient-error"]),
+            (422, &"false".parse().unwrap())
+        );
+    }
 }
 
 #[tokio::test]

@@ -202,7 +202,8 @@ fn copy(from: &Path, to: &Path) {
 /// the one in doubt goes on under its key.
 #[tokio::test]
 async fn a_folder_that_was_copied_opens_at_its_new_path() {
-    let (desk, folder, elsewhere, hands) = (Desk::start().await, Folder::new(), Folder::new(), Hands::new());
+    let (folder, elsewhere, hands) = (Folder::new(), Folder::new(), Hands::new());
+    let desk = hands.desk().await;
     desk.script(Script::new().commit_then_lose_reply().then_ok());
     let journal = Journal::builder()
         .clock(hands.clone())
@@ -230,7 +231,8 @@ async fn a_folder_that_was_copied_opens_at_its_new_path() {
 /// What other programs leave in any folder is neither read as truth nor in the way, and neither is what a compaction that was killed left over.
 #[tokio::test]
 async fn strangers_in_the_folder_do_no_harm() {
-    let (desk, folder, hands) = (Desk::start().await, Folder::new(), Hands::new());
+    let (folder, hands) = (Folder::new(), Hands::new());
+    let desk = hands.desk().await;
     let journal = Journal::builder()
         .clock(hands.clone())
         .keep(Duration::ZERO)

@@ -27,6 +27,7 @@ mod desk;
 mod desk_program;
 mod dialects;
 mod examples;
+mod honesty;
 mod house;
 mod input;
 #[cfg(unix)]
@@ -37,6 +38,7 @@ mod journal_fixtures;
 mod kit;
 mod ledgers;
 mod link;
+mod lookup;
 mod mail_agent;
 #[cfg(target_os = "linux")]
 mod memory;
@@ -44,6 +46,7 @@ mod model;
 mod pace;
 #[cfg(target_os = "linux")]
 mod power_cut;
+mod presets;
 mod props;
 mod resume;
 mod script;

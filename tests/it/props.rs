@@ -25,6 +25,7 @@ use uketsuke::{
         disk::{Disk, DiskFile, How, Identity, RealDisk},
         store::StoreErrorKind,
     },
+    testkit::Desk,
 };
 
 // ---- limits and policies -------------------------------------------------------------------------------------------
@@ -94,6 +95,11 @@ impl Hands {
 
     pub(crate) fn turn(&self, by_ms: i64) {
         self.0.fetch_add(by_ms, Ordering::SeqCst);
+    }
+
+    /// A desk on the same clock.
+    pub(crate) async fn desk(&self) -> Desk {
+        Desk::builder().dates(self.clone()).start().await.unwrap()
     }
 }
 

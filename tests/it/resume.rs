@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::time::Instant;
 use uketsuke::{
-    Effect, ErrorKind, Journal, NextStep, OrderClient, Outcome, PlaceOrder, ReviewReason, Route, TraceId, Why,
+    Effect, ErrorKind, Journal, NextStep, OrderClient, Outcome, PlaceOrder, Resumed, ReviewReason, Route, TraceId, Why,
     testkit::{Desk, Reply, Script, Seen},
 };
 
@@ -397,7 +397,8 @@ async fn resume_leaves_other_apis_alone() {
 /// clock that went back. The age runs from the first possible send, whatever was tried since.
 #[tokio::test]
 async fn an_order_past_the_servers_retention_is_not_sent_again() {
-    let (desk, folder, clock) = (Desk::start().await, Folder::new(), Hands::new());
+    let (folder, clock) = (Folder::new(), Hands::new());
+    let desk = clock.desk().await;
     let journal = Journal::builder().clock(clock.clone()).open(folder.path()).await.unwrap();
     let client = OrderClient::new(journal, single(&desk.url()).build().unwrap(), actor());
     desk.script(Script::new().commit_then_lose_reply().times(2).lose_request());
@@ -415,8 +416,20 @@ async fn an_order_past_the_servers_retention_is_not_sent_again() {
     clock.turn(23 * HOUR - 10 * MINUTE);
     for round in ["late", "back"] {
         let resumption = client.resume_pending().await.unwrap();
-        assert!(resumption.resumed.is_empty(), "{round}: {resumption:?}");
-        assert_eq!(resumption.left_alone[0].why, Why::UnderReview);
+        match round {
+            // Taken up once: what has only become old could be asked for at another server.
+            "late" => assert!(
+                matches!(
+                    resumption.resumed[..],
+                    [Resumed {
+                        result: Ok(Outcome::NeedsReview(_)),
+                        ..
+                    }]
+                ),
+                "{resumption:?}"
+            ),
+            _ => assert_eq!(resumption.left_alone[0].why, Why::UnderReview, "{resumption:?}"),
+        }
         for told in [client.resume(old).await, client.known(old).await.map(Option::unwrap)] {
             let Ok(Outcome::NeedsReview(review)) = told else {
                 panic!("{round}: {told:?}")
@@ -439,7 +452,8 @@ async fn an_order_past_the_servers_retention_is_not_sent_again() {
 /// Silence is no: a ticket that nobody answered is a definite no, which a later approval can't wake.
 #[tokio::test]
 async fn a_ticket_nobody_answered_is_a_no() {
-    let (desk, folder, clock) = (Desk::start().await, Folder::new(), Hands::new());
+    let (folder, clock) = (Folder::new(), Hands::new());
+    let desk = clock.desk().await;
     let journal = Journal::builder().clock(clock.clone()).open(folder.path()).await.unwrap();
     let api = single(&desk.url()).build().unwrap();
     let client = OrderClient::builder(journal, api, actor()).policy(asks).build();

@@ -3,7 +3,10 @@
 use crate::{
     bare::Door,
     kit::{Folder, Tokens, brisk, child, kill, order},
-    tape::{Entry, Syncing, Tape, claims_are_durable_before_they_leave, outcomes_are_durable_before_they_are_told},
+    tape::{
+        Entry, Syncing, Tape, attempts_are_written_before_they_leave, claims_are_durable_before_they_leave,
+        outcomes_are_durable_before_they_are_told,
+    },
 };
 use serde_json::json;
 use std::{
@@ -12,6 +15,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 use uketsuke::{
     Actor, Effect, ErrorKind, NextStep, OrderClient, Origin, Outcome, ReviewReason, Why,
@@ -156,6 +160,61 @@ async fn key_is_synced_before_the_first_byte() {
     assert!(matches!(resumed[0].result, Ok(Outcome::Succeeded(_))), "{resumed:?}");
     assert_eq!(desk.keys(), [key.to_string()]);
     desk.assert_one_order_per_key();
+}
+
+/// Each attempt is written down before its first byte: with each request that arrives, the log holds one more `sent`. Also where attempts repeat.
+#[tokio::test]
+async fn an_attempt_is_written_before_it_leaves() {
+    let (desk, folder, tape) = (Desk::start().await, Folder::new(), Tape::default());
+    tape.listen_at(&desk);
+    desk.script(Script::new().status(503).status(503));
+    let journal = tape.journal(&folder.path(), |_| Syncing::Honest).await;
+    let client = OrderClient::new(journal, brisk(&desk.url()).build().unwrap(), Actor::agent("test-agent"));
+    for mail in 0..5 {
+        let order = client.submit(Origin::mail(format!("<{mail}@example.com>")), &order());
+        order.await.unwrap().receipt().unwrap();
+    }
+    let tape = tape.entries();
+    assert_eq!(attempts_are_written_before_they_leave(&tape), Ok(7));
+    // The check is able to fail: with any one of them gone, or a byte too early.
+    for (at, _) in tape.iter().enumerate().filter(|(_, entry)| entry.is_record("sent", None)) {
+        let mut without = tape.clone();
+        without.remove(at);
+        attempts_are_written_before_they_leave(&without).unwrap_err();
+        let arrival = tape[at..].iter().position(|entry| matches!(entry, Entry::Arrived { .. })).unwrap() + at;
+        let mut early = tape.clone();
+        let moved = early.remove(arrival);
+        early.insert(at, moved);
+        attempts_are_written_before_they_leave(&early).unwrap_err();
+    }
+}
+
+/// What nobody waits for is durable soon all the same, also where the journal's thread slept when it was written: the answer came so late that all
+/// before it was durable already.
+#[tokio::test]
+async fn what_nobody_waits_for_is_durable_soon() {
+    let (desk, folder, tape) = (Desk::start().await, Folder::new(), Tape::default());
+    desk.script(Script::new().reply_after(Duration::from_millis(400)));
+    let journal = tape.journal(&folder.path(), |_| Syncing::Honest).await;
+    let client = OrderClient::new(journal, brisk(&desk.url()).build().unwrap(), Actor::agent("test-agent"));
+    client
+        .submit(Origin::mail("<1@example.com>"), &order())
+        .await
+        .unwrap()
+        .receipt()
+        .unwrap();
+    let durable = async {
+        loop {
+            let tape = tape.entries();
+            let settled = tape.iter().position(|entry| entry.is_record("settled", None)).unwrap();
+            if tape[settled..].iter().any(Entry::is_log_sync) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let soon = tokio::time::timeout(Duration::from_secs(5), durable).await;
+    soon.expect("nobody looks after what was written");
 }
 
 /// Ten orders on a disk that syncs the log like that; what happened, in one list.

@@ -114,6 +114,21 @@ pub(crate) fn claims_are_durable_before_they_leave(list: &[Entry]) -> Result<usi
     Ok(arrived)
 }
 
+/// Before each request: as many attempts of its order were written as arrived. Answers with how many requests there were.
+pub(crate) fn attempts_are_written_before_they_leave(list: &[Entry]) -> Result<usize, String> {
+    let mut arrived = 0;
+    for (at, entry) in list.iter().enumerate() {
+        let Entry::Arrived { key } = entry else { continue };
+        arrived += 1;
+        let requests = list[..=at].iter().filter(|e| *e == entry).count();
+        let written = list[..at].iter().filter(|e| e.is_record("sent", Some(key))).count();
+        if written < requests {
+            return Err(format!("request {requests} of {key} arrived with {written} attempts written"));
+        }
+    }
+    Ok(arrived)
+}
+
 /// R7: before the caller hears of it, the outcome was written, and made durable after that. Answers with how many were told.
 pub(crate) fn outcomes_are_durable_before_they_are_told(list: &[Entry]) -> Result<usize, String> {
     let mut told = 0;

@@ -281,14 +281,16 @@ async fn a_401_is_answered_once_with_a_fresh_credential() {
     assert_eq!(desk.requests().len(), 1);
 }
 
+/// BUG-14: a 409 that says "still running" was treated as final.
 #[tokio::test]
 async fn an_order_in_progress_is_waited_for_under_its_key() {
     let (desk, folder) = (Desk::start().await, Folder::new());
     let busy = Reply::problem(409, "idempotency_in_flight", "later").retry_after("0");
-    desk.script(Script::new().reply(busy.clone()).then_ok());
+    desk.script(Script::new().commit_then_reply(busy.clone()).reply(busy.clone()).then_ok());
     let client = folder.client(&desk).await;
     let receipt = success(submit(&client).await);
-    assert_eq!((receipt.attempts, desk.keys()), (2, vec![receipt.key.to_string()]));
+    assert_eq!((receipt.attempts, desk.keys()), (3, vec![receipt.key.to_string()]));
+    assert!(receipt.replayed);
     desk.assert_one_order_per_key();
 
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -305,18 +307,20 @@ async fn an_order_in_progress_is_waited_for_under_its_key() {
     desk.assert_one_order_per_key();
 }
 
-/// 202, 102 and 208 have the sound of a success and say "not yet".
+/// BUG-19: 202, 102 and 208 have the sound of a success and say "not yet".
 #[tokio::test]
 async fn a_202_is_no_success() {
     let (desk, folder) = (Desk::start().await, Folder::new());
     let body = json!({"order_id": "ord-1", "status": "processing"});
-    desk.script(Script::new().commit_then_reply(Reply::json(202, body.clone())).then_ok());
+    let not_yet = || Reply::json(202, body.clone());
+    desk.script(Script::new().reply(not_yet()).commit_then_reply(not_yet()).then_ok());
     let client = folder.client(&desk).await;
     let receipt = success(submit(&client).await);
     assert_eq!(
         (receipt.value.status.as_deref(), receipt.replayed, receipt.attempts),
-        (Some("accepted"), true, 2)
+        (Some("accepted"), true, 3)
     );
+    assert_eq!(desk.keys(), [receipt.key.to_string()]);
     desk.assert_one_order_per_key();
 
     let (desk, folder) = (Desk::start().await, Folder::new());
@@ -378,7 +382,54 @@ async fn a_sign_in_page_is_no_success_and_is_shown_to_nobody() {
     desk.assert_one_order_per_key();
 }
 
-/// A stored server error comes back until the key is forgotten, and then the order executes again.
+/// BUG-15: a 409 that says no was tried again for nothing; and a 409 that says no is none that says "still running".
+#[tokio::test]
+async fn a_409_that_is_a_refusal_is_one_after_one_attempt() {
+    for problem in [
+        Reply::problem(409, "order_closed", "closed"),
+        Reply::json(
+            409,
+            json!({"type": "https://shop.example/problems/order_closed", "title": "closed"}),
+        ),
+    ] {
+        let (desk, folder) = (Desk::start().await, Folder::new());
+        desk.script(Script::new().reply(problem));
+        let client = folder.client(&desk).await;
+        let outcome = submit(&client).await.unwrap();
+        let Outcome::Rejected(no) = &outcome else { panic!("{outcome:?}") };
+        assert_eq!((no.status, outcome.effect(), desk.requests().len()), (Some(409), Effect::None, 1));
+        // What kind of problem it was can be read.
+        let said = String::from_utf8_lossy(no.answer().unwrap().body());
+        assert!(said.contains("order_closed"), "{said}");
+        assert!(folder.events("settled")[0]["data"].get("rejected").is_some());
+        assert!(desk.orders().is_empty());
+    }
+}
+
+/// BUG-16: a 500 that does not say it is stored may pass: asked again under one key, and in doubt if it does not.
+#[tokio::test]
+async fn a_500_without_the_mark_is_doubt_under_one_key() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().status(500).times(4));
+    let client = folder.client(&desk).await;
+    let (error, key) = open(submit(&client).await, ErrorKind::InDoubt, Effect::Possible);
+    assert_eq!((error.attempts(), desk.keys()), (4, vec![key.to_string()]));
+    assert!(folder.events("settled").is_empty());
+}
+
+/// BUG-17: a 504 says nothing of the order, which was made.
+#[tokio::test]
+async fn a_504_says_nothing_of_the_order() {
+    let (desk, folder) = (Desk::start().await, Folder::new());
+    desk.script(Script::new().commit_then_status(504).then_ok());
+    let client = folder.client(&desk).await;
+    let receipt = success(submit(&client).await);
+    assert_eq!((receipt.attempts, receipt.replayed), (2, true));
+    assert_eq!(desk.keys(), [receipt.key.to_string()]);
+    desk.assert_one_order_per_key();
+}
+
+/// BUG-16: a stored server error comes back until the key is forgotten, and then the order executes again.
 #[tokio::test]
 async fn a_replayed_500_is_for_a_person() {
     let (desk, folder) = (Desk::start().await, Folder::new());

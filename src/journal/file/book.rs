@@ -260,14 +260,16 @@ impl Book {
     /// How long the log is; `None` where another one has taken its place. Removed or cut under us: never a record into a file that is not at
     /// the path.
     fn log_at_the_path(&mut self) -> Result<Option<u64>, StoreError> {
-        let path = self.files.path.clone();
-        let looking = |e| StoreError::io("looking at", &path, e);
-        match self.files.disk.identity(&self.files.path) {
-            Ok(there) if there != self.files.log_is => return Ok(None),
-            Ok(_) => {}
+        let len = match self.files.disk.look(&self.files.path) {
+            Ok((there, _)) if there != self.files.log_is => return Ok(None),
+            Ok((_, len)) => len,
             Err(_) => return Err(self.gone("removed")),
-        }
-        let there = self.files.log.size().map_err(looking)?;
+        };
+        let looking = |e| StoreError::io("looking at", &self.files.path, e);
+        let there = match len {
+            Some(there) => there,
+            None => self.files.log.size().map_err(looking)?,
+        };
         self.make_sure_of_what_was_read_ahead(there)?;
         if there < self.len {
             return Err(self.gone("cut"));

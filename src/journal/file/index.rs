@@ -237,6 +237,18 @@ impl Index {
         })
     }
 
+    /// Where an order's newest record ends.
+    pub(super) fn end(&self, key: &IdempotencyKey) -> Option<u64> {
+        let places = self.places(key)?;
+        let stretch = places.at.saturating_add(places.span as u64);
+        Some(
+            places
+                .more
+                .last()
+                .map_or(stretch, |place| place.at.saturating_add(place.len as u64)),
+        )
+    }
+
     /// Orders whose claims may have this source, newest first.
     pub(super) fn maybe_source(&self, source: &Hash) -> Vec<Ordinal> {
         let (bits, mut found) = (bits(source), Vec::new());

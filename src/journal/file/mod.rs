@@ -331,6 +331,8 @@ fn open_book(
     let read = Book::unread(files).and_then(|mut book| {
         book.unlock()?;
         book.read()?;
+        // What was there already is no news.
+        book.files.written.send_replace(book.mark().0);
         Ok(book)
     });
     Ok((read.inspect_err(|_| drop(disk.remove(&own_path)))?, told))

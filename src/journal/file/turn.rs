@@ -11,7 +11,7 @@ use crate::{
     future::BoxFuture,
     ids::{IdempotencyKey, OwnerId},
     intent::Columns,
-    journal::store::{Record, StoreError, StoreErrorKind, Turn},
+    journal::store::{Mark, Record, StoreError, StoreErrorKind, Turn},
     origin::Hash,
 };
 
@@ -187,6 +187,14 @@ impl Turn for FileTurn<'_> {
             story.extend(self.fresh.iter().filter(|r| r.key == key).cloned());
         }
         answered(story)
+    }
+
+    fn known_to(&mut self, key: IdempotencyKey) -> Option<Mark> {
+        // What this turn wrote has no place yet.
+        match self.fresh.is_empty() {
+            true => self.book.index.end(&key).map(|end| Mark(self.book.before.saturating_add(end))),
+            false => None,
+        }
     }
 
     fn alive(&mut self, owner: OwnerId) -> BoxFuture<'_, Result<bool, StoreError>> {

@@ -192,6 +192,10 @@ impl Desk {
             return;
         };
         let durable = self.book.durable(upto);
+        // All of it: nothing has waited yet.
+        if self.book.synced >= self.book.len {
+            self.due = None;
+        }
         for (mark, owed) in round.waiting.drain(..) {
             match owed {
                 Owed::Durable(reply) => drop(reply.send(durable.clone())),

@@ -65,6 +65,15 @@ fn answered(status: u16, replayed: bool) -> Sighting {
         status,
         replayed,
         code: None,
+        in_progress: false,
+    }
+}
+
+fn looked_up(found: Found) -> Event {
+    Event::LookedUp {
+        request: RequestId::mint().unwrap(),
+        found,
+        took_ms: 1,
     }
 }
 
@@ -141,6 +150,9 @@ fn everything() -> Vec<Event> {
         observed(1, answered(429, true)),
         observed(2, answered(422, false)),
         observed(2, UNLEFT),
+        looked_up(Found::Same),
+        looked_up(Found::Absent),
+        looked_up(Found::InProgress),
         Event::Rested {
             why: Rest::AttemptsSpent { retry_at: None },
             attempts: 0,
@@ -414,4 +426,29 @@ fn the_age_runs_from_the_first_possible_send() {
     // A small step back is no age at all; a large one is a clock in doubt.
     assert!(!state.retention_passed(now().minus(margin)));
     assert!(state.retention_passed(now().minus(margin + Duration::from_millis(1))));
+}
+
+/// R10's exception asks when a byte may last have left. A flight that is not known to have ended may have sent until it was taken over; one that
+/// rested, until its last attempt; and an attempt of which only the count is left, until it was counted.
+#[test]
+fn the_last_possible_send_is_as_late_as_it_can_have_been() {
+    let at = |hours: u32| now().plus(Duration::from_secs(3600) * hours);
+    let claimed = State::new().after(&claims()[0], at(0));
+    assert_eq!(claimed.last_possible_send(), Some(at(0)));
+    let over = |state: &State, hours| state.clone().after(&Event::TakenOver { owner: owner(9) }, at(hours));
+    assert_eq!(over(&claimed, 5).last_possible_send(), Some(at(5)));
+    let lost = claimed.clone().after(&sent(1), at(1)).after(&observed(1, NOTHING), at(2));
+    assert_eq!(over(&lost, 5).last_possible_send(), Some(at(5)));
+    let rested = |attempts| {
+        let rested = Event::Rested {
+            why: Rest::Interrupted {},
+            attempts,
+        };
+        lost.clone().after(&rested, at(3))
+    };
+    assert_eq!(over(&rested(1), 5).last_possible_send(), Some(at(2)));
+    assert_eq!(over(&rested(2), 5).last_possible_send(), Some(at(3)));
+    assert_eq!(lost.after(&sent(3), at(4)).last_possible_send(), Some(at(4)));
+    // Nothing of a parked order can have left.
+    assert_eq!(over(&State::new().after(&claims()[1], at(0)), 5).last_possible_send(), None);
 }

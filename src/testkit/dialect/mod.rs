@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::key::{BadKey, bare_key, key_in};
 use super::reply::Reply;
 use super::route::json_of;
-use super::seen::Seen;
+use super::seen::{Did, Seen};
 
 /// A server that the desk can play, by what its vendor has published.
 ///
@@ -291,13 +291,14 @@ impl Facts {
     }
 
     /// The header lines that this server adds to an answer which is about a key.
-    pub(crate) fn signs(&self, seen: &Seen, replayed: bool, rejected: bool, reply: Reply) -> Reply {
+    pub(crate) fn signs(&self, seen: &Seen, did: Did, rejected: bool, reply: Reply) -> Reply {
+        let (replayed, running) = (did == Did::Replayed, did == Did::InFlight);
         let status = reply.code();
         match self.dialect {
-            ServerDialect::Stripe if status == self.in_progress.status => reply.header("Stripe-Should-Retry", "true"),
+            ServerDialect::Stripe if running => reply.header("Stripe-Should-Retry", "true"),
             ServerDialect::Stripe if rejected || (replayed && status >= 500) => reply.header("Stripe-Should-Retry", "false"),
             ServerDialect::Adyen => {
-                let again = status >= 500 || (status == self.in_progress.status && !replayed && !rejected);
+                let again = status >= 500 || running;
                 let reply = match &seen.key {
                     Some(key) => reply.header("idempotency-key", key),
                     None => reply,
