@@ -51,6 +51,18 @@ fn agent_tool_makes_one_order_of_five_calls() {
     assert_eq!(last_line("agent_tool", &[]), "calls=5 orders=1 keys=1");
 }
 
+#[test]
+fn custom_dialect_finds_the_one_parcel_that_its_server_says_exists() {
+    assert_eq!(last_line("custom_dialect", &[]), "parcels=1 keys=1 posts=3 lookups=1");
+}
+
+#[test]
+fn dialects_doubles_no_order_and_claims_nothing_false() {
+    let wanted = "dialects=13 situations=65 orders_doubled=0 false_claims=0";
+    assert_eq!(last_line("dialects", &[]), wanted);
+    assert_eq!(last_line("dialects", &["--json"]), wanted);
+}
+
 /// The counter-proof: at a desk that ignores keys, the same runs make two orders. The examples can fail.
 #[test]
 fn a_deaf_desk_shows_the_second_order() {
