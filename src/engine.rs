@@ -240,7 +240,7 @@ impl Engine {
         let took_ms = millis_since(began);
         let sighting = self.api.dialect().sighting(&seen);
         span.in_scope(|| tracing::info!(seen = %sighting, took_ms, "attempt ended"));
-        self.notice_clock(permit, &seen);
+        self.notice_clock(permit.claim().intent(), &seen);
         let cost = budget::cost(&seen);
 
         // Judged here, off the journal's thread; weighed once more against the story as it stands when it is written.
@@ -318,6 +318,7 @@ impl Engine {
         let began = monotonic();
         let seen = self.api.wire().send(ready).instrument(span.clone()).await;
         let took_ms = millis_since(began);
+        self.notice_clock(case.intent, &seen);
         let looked = looked(case, why, self.clocks_agree(case.before), &seen);
         span.in_scope(|| tracing::info!(found = ?looked.found, took_ms, "lookup ended"));
         Some(Asked {
@@ -371,7 +372,7 @@ impl Engine {
     }
 
     /// A server whose `Date` is further from our wall clock than the retention's margin puts both in doubt (R8).
-    fn notice_clock(&self, permit: &Permit, seen: &Observed) {
+    fn notice_clock(&self, intent: &Intent, seen: &Observed) {
         let head = match seen {
             Observed::Answered(answer) => answer.head(),
             Observed::HalfAnswer(head, _) => head,
@@ -380,11 +381,11 @@ impl Engine {
         if let Some(date) = head.date() {
             let now = self.journal.now();
             let apart = now.since(date).or_else(|| date.since(now)).unwrap_or_default();
-            let doubtful = apart > retention_margin(permit.claim().intent().retention());
-            if doubtful && !self.clock_in_doubt.swap(doubtful, Ordering::Relaxed) {
+            let doubtful = apart > retention_margin(intent.retention());
+            let before = self.clock_in_doubt.swap(doubtful, Ordering::Relaxed);
+            if doubtful && !before {
                 tracing::warn!(%date, %now, "the server's clock and this machine's disagree: no order in doubt is sent again meanwhile");
             }
-            self.clock_in_doubt.store(doubtful, Ordering::Relaxed);
         }
     }
 
@@ -420,7 +421,8 @@ impl Engine {
     /// written down here.
     async fn hold_back(&self, permit: &mut Permit, leave: Leave) -> Result<Option<Verdict>, JournalError> {
         let (intent, state) = (permit.claim().intent(), permit.claim().state());
-        let Some(why) = self.held_back(intent, state).filter(|_| leave == Leave::Ask) else {
+        let waived = |why: &ReviewReason| leave == Leave::Given && *why == ReviewReason::RetentionPassed;
+        let Some(why) = self.held_back(intent, state).filter(|why| !waived(why)) else {
             return Ok(None);
         };
         let verdict = ask_first(self.case(permit), why, None);
@@ -500,8 +502,7 @@ enum Step {
     LookUp { why: ReviewReason, named: Option<String> },
 }
 
-/// Whether time, account and the server's memory have to be looked at before an attempt leaves; or were, and a lookup proved that none of it
-/// matters to this one.
+/// Whether an order's age has to be looked at before an attempt leaves; or was, and a lookup proved that it does not matter to this one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leave {
     Ask,

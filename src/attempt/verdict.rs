@@ -57,14 +57,19 @@ pub(crate) fn confirm(verdict: Verdict, dialect: &Dialect, attempt: u32, now: &S
 }
 
 /// Why the next attempt may not leave as things are; `None`: it may. `stage` is where the order stands now, by the clocks; `scope` whose
-/// credential it would go out under.
+/// credential it would go out under. An age comes last: it is the one reason that a lookup can take away, and only a lookup under the order's own
+/// account, at a server that recognises repeats.
 pub(crate) fn held_back(case: Case<'_>, stage: &Stage, scope: Option<&str>) -> Option<ReviewReason> {
+    // Under another account the key is another one (R9).
+    if case.before.may_have_landed() && case.intent.scope() != scope {
+        return Some(ReviewReason::OtherScope);
+    }
+    if case.before.in_doubt() && !case.dialect.recognises_repeats() {
+        return Some(ReviewReason::NotRecognised);
+    }
     match stage {
         // Past the server's retention the same key executes again (R8).
         Stage::NeedsReview(reason) => Some(*reason),
-        // So it does under another account (R9).
-        _ if case.before.may_have_landed() && case.intent.scope() != scope => Some(ReviewReason::OtherScope),
-        _ if case.before.in_doubt() && !case.dialect.recognises_repeats() => Some(ReviewReason::NotRecognised),
         Stage::Open | Stage::AwaitingApproval { .. } | Stage::Approved { .. } | Stage::Settled(_) => None,
     }
 }

@@ -440,6 +440,26 @@ async fn under_another_account_the_server_is_asked_and_nothing_is_sent() {
     }
 }
 
+/// R9 before R10: an absence that another account was shown proves nothing, and neither does one at a server that would run both.
+#[tokio::test]
+async fn an_absence_that_another_account_was_shown_proves_nothing() {
+    let proving = || asking().lookup_reads(LookupReads::Orders).max_transit(Duration::from_secs(60));
+    for (account, dialect, reason) in [
+        ("bob", proving(), ReviewReason::OtherScope),
+        ("alice", proving().concurrent(Concurrent::Races), ReviewReason::NotRecognised),
+    ] {
+        let (clock, folder) = (Hands::new(), Folder::new());
+        let desk = clock.desk().await;
+        desk.script(Script::new().lose_request());
+        let key = in_doubt(&client(&folder, &clock, single(&desk.url()).dialect(proving()).account("alice")).await).await;
+        clock.turn(25 * HOUR);
+        let api = single(&desk.url()).dialect(dialect).account(account);
+        let told = client(&folder, &clock, api).await.resume(key).await;
+        assert_eq!(review(told), (reason, Effect::Possible));
+        assert_eq!((counts(&desk), desk.orders().len()), ((1, 1), 0));
+    }
+}
+
 /// R9: whether a rotated credential is another scope is the dialect's to say; the cautious reading is that it is.
 #[tokio::test]
 async fn a_rotated_credential_is_another_scope_unless_keys_are_the_accounts() {
