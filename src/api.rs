@@ -255,6 +255,10 @@ impl ApiBuilder {
             );
             return Err(Invalid::new("dialect.retention", cure).into());
         };
+        if self.dialect.transit().is_some_and(|time| time < self.timeouts.attempt) {
+            let cure = "must be at least the attempt limit: a request may be under way for as long as we wait for its answer";
+            return Err(Invalid::new("dialect.max_transit", cure).into());
+        }
         let margin = retention_margin(retention);
         if margin < self.timeouts.attempt.saturating_add(ALLOWED_SKEW) {
             let cure = "must be longer: a quarter of it has to cover one attempt and 30 s of clock skew; or shorten the attempt limit";

@@ -292,8 +292,9 @@ impl Engine {
             .journal
             .write(permit.claim_mut(), move |state, mine| {
                 let mut events = vec![asked.event()];
-                // Whatever is settled meanwhile stands.
-                events.extend(ending(&asked.looked.verdict, asked.looked.answer, state, mine).filter(|_| !state.is_settled()));
+                // Whatever is settled meanwhile stands, unless the order is there: then the fold weighs the two (R4).
+                let shown = matches!(asked.looked.verdict, Verdict::Settle(_));
+                events.extend(ending(&asked.looked.verdict, asked.looked.answer, state, mine).filter(|_| shown || !state.is_settled()));
                 (events, asked.looked.verdict)
             })
             .await?;
@@ -319,7 +320,9 @@ impl Engine {
         let seen = self.api.wire().send(ready).instrument(span.clone()).await;
         let took_ms = millis_since(began);
         self.notice_clock(case.intent, &seen);
-        let looked = looked(case, why, self.clocks_agree(case.before), &seen);
+        // Another account is shown none of the first one's orders (R9).
+        let ours = case.intent.scope() == self.api.scope().as_deref();
+        let looked = looked(case, why, ours && self.clocks_agree(case.before), &seen);
         span.in_scope(|| tracing::info!(found = ?looked.found, took_ms, "lookup ended"));
         Some(Asked {
             request,

@@ -185,8 +185,9 @@ fn booked(state: &State, asked: Asked) -> Vec<Event> {
     let mut events = vec![asked.event()];
     let Looked { found, answer, verdict } = asked.looked;
     events.extend(match (verdict, found) {
-        _ if state.is_settled() => None,
+        // Also against a no that was booked meanwhile: the fold weighs the two (R4).
         (Verdict::Settle(settled), _) => Some(Event::Settled(settled)),
+        _ if state.is_settled() => None,
         (Verdict::Review(reason), Found::Different | Found::Ended) => Some(Event::Review { reason, answer }),
         _ => None,
     });
@@ -249,8 +250,10 @@ pub(crate) async fn examine(engine: &Engine, key: IdempotencyKey) -> Result<Exam
     match (found, verdict, state.is_open()) {
         (Found::Same, _, true) | (Found::Absent, Verdict::Resend, true) => Ok(Examination::SafeToResume),
         (Found::Same, ..) => not_safe("the server has it, so nothing needs to be sent: a lookup books it"),
-        (Found::Different, ..) => not_safe("the server has another order under this key"),
-        (Found::Ended, ..) => not_safe("the server has it, but cancelled, rejected or expired"),
+        (Found::Different, ..) => not_safe("the server has another order under this key: ask a person; do not place it as a new order"),
+        (Found::Ended, ..) => {
+            not_safe("the server has it, but cancelled, rejected or expired: ask a person; do not place it as a new order")
+        }
         (Found::Absent, ..) => where_to_look("the server shows no such order, which proves nothing"),
         (Found::InProgress, ..) => where_to_look("the server says that it is still at work on it"),
         (Found::Unreadable, ..) => where_to_look("the server's answer to a lookup says nothing of an order"),

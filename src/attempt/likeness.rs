@@ -1,7 +1,7 @@
 //! How an order that a server shows compares with the one that was meant: field by field, where both name the field.
 
 use crate::{intent::Intent, operation::Impact, ruling::same_scalar};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// How an order that a server shows compares with the one that was meant.
 pub(super) enum Likeness {
@@ -27,9 +27,23 @@ pub(super) fn likeness(intent: &Intent, body: &Value) -> Likeness {
 
 /// Whether an order shows itself as come to nothing. Not asked of operations of high impact: to end an order is what they are for.
 fn has_ended(order: &Value) -> bool {
-    const ENDED: [&str; 7] = ["cancelled", "canceled", "rejected", "expired", "failed", "declined", "voided"];
-    let words = ["status", "state"].iter().filter_map(|name| order.get(name)?.as_str());
-    words.into_iter().any(|word| ENDED.contains(&word.to_ascii_lowercase().as_str()))
+    const ENDED: [&str; 9] = [
+        "cancelled",
+        "canceled",
+        "rejected",
+        "expired",
+        "failed",
+        "declined",
+        "voided",
+        "refused",
+        "denied",
+    ];
+    let ended = |order: &Value| {
+        let words = ["status", "state"].iter().filter_map(|name| order.get(name)?.as_str());
+        words.into_iter().any(|word| ENDED.contains(&word.to_ascii_lowercase().as_str()))
+    };
+    // Many servers keep what they return one level down: `{"payment": {…}}`.
+    ended(order) || order.as_object().is_some_and(|members| members.values().any(ended))
 }
 
 /// A list that is answered by an object, or an object by a bare id, names nothing that could be compared.
@@ -58,6 +72,18 @@ fn has_user_errors(body: &Value, levels: u32) -> bool {
     })
 }
 
+/// Whether a returned order repeats anything that was asked for: one value under one name is enough.
+pub(super) fn repeats_any(asked: &Value, returned: &Value) -> bool {
+    match (asked, returned) {
+        (Value::Object(asked), Value::Object(returned)) => asked
+            .iter()
+            .any(|(name, value)| returned.get(name).is_some_and(|other| repeats_any(value, other))),
+        (Value::Array(asked), Value::Array(returned)) => asked.iter().any(|value| returned.iter().any(|other| repeats_any(value, other))),
+        (_, Value::Null) => false,
+        _ => !contradicts(asked, returned),
+    }
+}
+
 /// Whether a returned order says something else where both name the same field: some servers ignore that a key was used for other contents
 /// and return the old order. A server may add members, and may list items in another order.
 fn contradicts(asked: &Value, returned: &Value) -> bool {
@@ -80,11 +106,19 @@ fn contradicts(asked: &Value, returned: &Value) -> bool {
             })
         }
         // A number sent as text, or text as a number, is a difference of spelling.
-        (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => {
-            text.parse::<f64>().ok() != number.as_f64()
-        }
+        (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => !same_number(text, number),
         // A member that the server leaves empty says nothing.
         (_, Value::Null) => false,
         (asked, returned) => !same_scalar(asked, returned),
+    }
+}
+
+/// To the last digit where both are whole. `0012` is an id, not a number.
+fn same_number(text: &str, number: &Number) -> bool {
+    let whole = |number: &Number| number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+    let Ok(named) = text.parse::<Number>() else { return false };
+    match (whole(&named), whole(number)) {
+        (Some(named), Some(number)) => named == number,
+        _ => named.as_f64() == number.as_f64(),
     }
 }

@@ -1,7 +1,7 @@
 //! What was seen of a lookup, judged. Pure. "Not found" proves nothing (R10), with the one exception that a dialect has to name.
 
 use super::{
-    likeness::{Likeness, likeness},
+    likeness::{Likeness, likeness, repeats_any},
     verdict::{Case, Verdict, again, is_stuck},
 };
 use crate::{
@@ -22,8 +22,9 @@ pub(crate) struct Looked {
     pub(crate) verdict: Verdict,
 }
 
-/// What was seen of a lookup, judged. `why` is what the order is held back for; `clocks_agree`: the clocks can be trusted with an age.
-pub(crate) fn looked(case: Case<'_>, why: ReviewReason, clocks_agree: bool, seen: &Observed) -> Looked {
+/// What was seen of a lookup, judged. `why` is what the order is held back for; `provable`: the clocks can be trusted with an age, and
+/// the account that asks is the one that ordered.
+pub(crate) fn looked(case: Case<'_>, why: ReviewReason, provable: bool, seen: &Observed) -> Looked {
     let told = |found, verdict| Looked {
         found,
         answer: None,
@@ -43,8 +44,13 @@ pub(crate) fn looked(case: Case<'_>, why: ReviewReason, clocks_agree: bool, seen
                     false => again(case, answer.head()),
                 },
             ),
-            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::NO_CONTENT => told(Found::Absent, absent(case, why, clocks_agree)),
-            status if status.is_success() => shown(case, why, clocks_agree, answer),
+            // It was there, or a gateway knows no way to it: no proof, whatever the dialect says.
+            StatusCode::GONE => told(Found::Absent, Verdict::Review(why)),
+            StatusCode::NOT_FOUND | StatusCode::NO_CONTENT => {
+                let own_word = answer.body().is_empty() || answer.says_json();
+                told(Found::Absent, absent(case, why, provable && own_word))
+            }
+            status if status.is_success() => shown(case, why, provable, answer),
             status if status.is_redirection() => told(Found::Unreadable, Verdict::Stop(Rest::Redirected { status: status.as_u16() })),
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 told(Found::Unreadable, Verdict::RefreshCredential { status: status.as_u16() })
@@ -61,7 +67,7 @@ fn says_running(dialect: &Dialect, answer: &Answer) -> bool {
 }
 
 /// A lookup's success: the order, or a list.
-fn shown(case: Case<'_>, why: ReviewReason, clocks_agree: bool, answer: &Answer) -> Looked {
+fn shown(case: Case<'_>, why: ReviewReason, provable: bool, answer: &Answer) -> Looked {
     let looked = |found, answer, verdict| Looked { found, answer, verdict };
     if !answer.says_json() {
         let status = answer.status().as_u16();
@@ -70,7 +76,7 @@ fn shown(case: Case<'_>, why: ReviewReason, clocks_agree: bool, answer: &Answer)
     let order = match (answer.json(), case.dialect.list()) {
         (Some(body), None) => Some(body),
         (Some(body), Some(pointer)) => match body.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice) {
-            Some([]) => return looked(Found::Absent, None, absent(case, why, clocks_agree)),
+            Some([]) => return looked(Found::Absent, None, absent(case, why, provable)),
             Some([order]) => Some(order),
             // More than one under one key: the very thing that must not be.
             Some(_) => {
@@ -89,12 +95,15 @@ fn shown(case: Case<'_>, why: ReviewReason, clocks_agree: bool, answer: &Answer)
         return looked(Found::Unreadable, None, Verdict::Review(why));
     };
     let answer = Answer::new(answer.head().clone(), Bytes::from(order.to_string()));
-    let other_key = order
-        .get("idempotency_key")
-        .and_then(Value::as_str)
-        .is_some_and(|key| key != case.intent.key().to_string());
+    let key = order.get("idempotency_key").and_then(Value::as_str);
+    // Kept with the draft's quotes, or in capitals, it is this key.
+    let other_key = key.is_some_and(|key| !key.trim_matches('"').eq_ignore_ascii_case(&case.intent.key().to_string()));
+    let (named, asked) = (key.is_some() || !case.intent.receipt_has().is_empty(), case.intent.json());
+    let known = named || asked.is_some_and(|asked| repeats_any(&asked, order));
     match likeness(case.intent, order) {
         Likeness::Unreadable => looked(Found::Unreadable, Some(answer), Verdict::Review(ReviewReason::UnreadableSuccess)),
+        // The question was answered, and not a word of it is of this order.
+        Likeness::Same | Likeness::Ended if !known => looked(Found::Unreadable, None, Verdict::Review(why)),
         Likeness::Same | Likeness::Ended if other_key => {
             looked(Found::Different, Some(answer), Verdict::Review(ReviewReason::OtherOrderReturned))
         }
@@ -112,12 +121,12 @@ fn shown(case: Case<'_>, why: ReviewReason, clocks_agree: bool, answer: &Answer)
 
 /// R10: "not found" settles nothing and permits nothing; but for a dialect that reads the orders themselves, and an order of which nothing
 /// can be under way any more: that may be sent again, under its key, although it was held back for its age.
-fn absent(case: Case<'_>, why: ReviewReason, clocks_agree: bool) -> Verdict {
+fn absent(case: Case<'_>, why: ReviewReason, provable: bool) -> Verdict {
     let proven_from = case
         .before
         .last_possible_send()
         .and_then(|last| case.dialect.absence_proven_from(last));
-    let proven = clocks_agree && proven_from.is_some_and(|from| case.now >= from);
+    let proven = provable && proven_from.is_some_and(|from| case.now >= from);
     match why {
         ReviewReason::RetentionPassed if proven => Verdict::Resend,
         why => Verdict::Review(why),

@@ -49,7 +49,7 @@ pub(crate) struct Case<'a> {
 /// R1 once more, under the turn in which it is written: the order's story may have grown since it was judged.
 pub(crate) fn confirm(verdict: Verdict, dialect: &Dialect, attempt: u32, now: &State) -> Verdict {
     match verdict {
-        Verdict::Settle(Settled::Rejected { .. }) if now.others_may_land(attempt) && !dialect.refusals_speak_for_the_key() => {
+        Verdict::Settle(Settled::Rejected { answer }) if now.others_may_land(attempt) && !speaks_for_the_key(dialect, answer.as_ref()) => {
             Verdict::Review(ReviewReason::Contradicted)
         }
         verdict => verdict,
@@ -154,12 +154,19 @@ fn server_error(case: Case<'_>, head: &Head) -> Verdict {
 /// R1: a definite no only if every other attempt of the key is known to have had no effect; or at a server whose refusal is its stored answer
 /// to this very key.
 fn refused(case: Case<'_>, attempt: u32, answer: &Answer) -> Verdict {
-    match case.before.others_may_land(attempt) && !case.dialect.refusals_speak_for_the_key() {
+    match case.before.others_may_land(attempt) && !speaks_for_the_key(case.dialect, Some(answer)) {
         true => ask_first(case, ReviewReason::Contradicted, None),
         false => Verdict::Settle(Settled::Rejected {
             answer: Some(answer.clone()),
         }),
     }
+}
+
+/// R1's exception: the server's own refusal, stored under the key. A gateway's page never reached the store of keys, and a conflict may be one
+/// with the first request.
+fn speaks_for_the_key(dialect: &Dialect, refusal: Option<&Answer>) -> bool {
+    let stored = |refusal: &Answer| refusal.says_json() && refusal.status() != StatusCode::CONFLICT;
+    dialect.refusals_speak_for_the_key() && refusal.is_some_and(stored)
 }
 
 fn success(case: Case<'_>, attempt: u32, answer: &Answer) -> Verdict {

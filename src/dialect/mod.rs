@@ -228,7 +228,8 @@ impl Dialect {
     }
 
     /// The longest time that a request can be under way and still arrive. If [`lookup_reads`](Self::lookup_reads) says orders, and the last
-    /// attempt is older than this, "not found" means that there is none, and the same key may be sent again. Default: unknown, so never.
+    /// attempt is older than this, "not found" (an empty list, 204, or a 404 that is empty or JSON) means that there is none, and the same
+    /// key may be sent again: at a server that recognises repeats, under the account that ordered. Default: unknown, so never.
     #[must_use]
     pub fn max_transit(mut self, time: Duration) -> Self {
         self.max_transit = Some(time);
@@ -244,7 +245,8 @@ impl Dialect {
 
     /// Whether a refusal is stored under the key and comes back, whatever was mended meanwhile. Default: no. Only together with
     /// [`key_checked_before_validation`](Self::key_checked_before_validation) does a refusal that follows a lost attempt prove that nothing
-    /// of the key was, or will be, processed (R1).
+    /// of the key was, or will be, processed (R1): one that is JSON, and no 409. Don't say both where a gateway stands before the server that
+    /// refuses in JSON of its own, for its word could not be told from the server's.
     #[must_use]
     pub fn refusals_stored(mut self, stored: bool) -> Self {
         self.refusals_stored = stored;
@@ -353,8 +355,12 @@ impl Dialect {
 
     /// R10's exception: from when on "not found" is a proof, if the last attempt was at that time.
     pub(crate) fn absence_proven_from(&self, last_attempt: Timestamp) -> Option<Timestamp> {
-        let proves = self.lookup_reads == LookupReads::Orders && self.duplicates != Duplicates::NotRecognised;
+        let proves = self.lookup_reads == LookupReads::Orders && self.recognises_repeats();
         Some(last_attempt.plus(self.max_transit.filter(|_| proves)?))
+    }
+
+    pub(crate) fn transit(&self) -> Option<Duration> {
+        self.max_transit
     }
 
     pub(crate) fn scope_of_keys(&self) -> KeyScope {
@@ -369,8 +375,8 @@ impl Dialect {
     pub(crate) fn sighting(&self, seen: &Observed) -> Sighting {
         match seen {
             Observed::Answered(answer) => {
-                let running = reading::says_running(self.read(answer), answer.status());
-                Sighting::answered(answer, self.is_replay(answer.head()), running)
+                let says = reading::says_of_earlier(&self.read(answer), answer.status());
+                Sighting::answered(answer, self.is_replay(answer.head()), says)
             }
             _ => Sighting::of(seen),
         }

@@ -62,7 +62,8 @@ impl Dialect {
     /// `Cko-Idempotency-Key`, kept for 24 hours. 409, formerly 429, while the first request runs; the vendor asks for 30 seconds of patience.
     /// Only successes are stored: anything else is tried anew.
     ///
-    /// *Not known:* what other contents are told, a marker of replays, any lookup by key, whose a key is.
+    /// *Not known:* what other contents are told, a marker of replays, any lookup by key, whose a key is; and whether a 5xx can follow on work
+    /// that was done, which would then be done again: if you know that it can, say so by [`commit_before_5xx`](Dialect::commit_before_5xx).
     pub fn checkout() -> Self {
         Dialect::new("checkout")
             .key(header("Cko-Idempotency-Key"))
@@ -131,7 +132,8 @@ impl Dialect {
 
     /// Coinbase Advanced Trade, orders. Source: <https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis>.
     ///
-    /// The key is the body's `client_order_id`. A repeat gets the original order, whatever its own contents: it is compared. There is no lookup;
+    /// The key is the body's `client_order_id`. A repeat gets the original order, whatever its own contents: it is compared, as far as
+    /// both name a member at the same place (what stands in the answer's `success_response` alone is not). There is no lookup;
     /// the repeat is the query. Reason `DUPLICATE_CLIENT_ORDER_ID` exists too, and is for a person. `"success": false` in a 200 is no success.
     ///
     /// *Not known:* how long a key is kept (say so by [`retention`](Dialect::retention)), what is said while the first request runs, when

@@ -1,5 +1,6 @@
 //! `Reading`: what an answer says, before the order's history is weighed.
 
+use crate::lifecycle::Says;
 use http::StatusCode;
 
 /// What a server's answer says, before the order's history is weighed.
@@ -28,14 +29,13 @@ pub enum Reading {
     OutOfWindow,
 }
 
-/// Whether an answer says "not yet", by its reading or by its status: 102, 202 and 208 mean it at every server that uses them, and none of
-/// them means done.
-pub(crate) fn says_running(reading: Reading, status: StatusCode) -> bool {
+/// What an answer says of the attempts before it, by its reading or by its status: 102, 202 and 208 mean "not yet" at every server that uses
+/// them, and none of them means done.
+pub(crate) fn says_of_earlier(reading: &Reading, status: StatusCode) -> Option<Says> {
     match reading {
-        Reading::InProgress => true,
-        Reading::ByStatus => matches!(status.as_u16(), 102 | 202 | 208),
-        Reading::Succeeded | Reading::Mismatch | Reading::Exists { .. } | Reading::Refused | Reading::Uncertain | Reading::OutOfWindow => {
-            false
-        }
+        Reading::InProgress => Some(Says::Running),
+        Reading::ByStatus => matches!(status.as_u16(), 102 | 202 | 208).then_some(Says::Running),
+        Reading::Succeeded | Reading::Mismatch | Reading::Exists { .. } | Reading::Uncertain | Reading::OutOfWindow => Some(Says::Earlier),
+        Reading::Refused => None,
     }
 }

@@ -3,7 +3,7 @@
 mod sighting;
 mod state;
 
-pub(crate) use sighting::Sighting;
+pub(crate) use sighting::{Says, Sighting};
 pub(crate) use state::{Stage, State, retention_margin};
 
 use crate::{

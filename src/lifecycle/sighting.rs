@@ -27,10 +27,20 @@ pub(crate) enum Sighting {
         /// The server's error code, where it is short and plain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<String>,
-        /// Whether it said "not yet".
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        in_progress: bool,
+        /// What it said of an earlier attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        says: Option<Says>,
     },
+}
+
+/// What an answer, in whatever status, says of the attempts before it. One that says anything proves nothing of its own attempt either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Says {
+    /// "Not yet": the first one still runs.
+    Running,
+    /// That there is an order, or may be: "there is one", "other contents", "nobody knows".
+    Earlier,
 }
 
 impl Sighting {
@@ -43,17 +53,17 @@ impl Sighting {
                 half: *half,
             },
             // What only a dialect can tell of an answer, it tells: `Dialect::sighting`.
-            Observed::Answered(answer) => Sighting::answered(answer, answer.head().replayed(), false),
+            Observed::Answered(answer) => Sighting::answered(answer, answer.head().replayed(), None),
         }
     }
 
     /// A whole answer, and what it was read as.
-    pub(crate) fn answered(answer: &Answer, replayed: bool, in_progress: bool) -> Self {
+    pub(crate) fn answered(answer: &Answer, replayed: bool, says: Option<Says>) -> Self {
         Sighting::Answered {
             status: answer.status().as_u16(),
             replayed,
             code: plain_code(answer),
-            in_progress,
+            says,
         }
     }
 
@@ -63,19 +73,21 @@ impl Sighting {
         match self {
             Sighting::NeverLeft(_) => true,
             Sighting::NoAnswer(_) | Sighting::HalfAnswer { .. } => false,
-            // "Still running", in whatever status, speaks of an earlier one too.
             Sighting::Answered {
-                status,
-                replayed,
-                in_progress,
-                ..
-            } => !replayed && !in_progress && matches!(status, 401 | 403 | 425 | 429),
+                status, replayed, says, ..
+            } => !replayed && says.is_none() && matches!(status, 401 | 403 | 425 | 429),
         }
     }
 
     /// Whether the server said "not yet".
     pub(crate) fn says_in_progress(&self) -> bool {
-        matches!(self, Sighting::Answered { in_progress: true, .. })
+        matches!(
+            self,
+            Sighting::Answered {
+                says: Some(Says::Running),
+                ..
+            }
+        )
     }
 }
 

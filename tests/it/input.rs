@@ -298,6 +298,10 @@ fn a_setting_that_can_never_be_right_is_refused_when_the_api_is_built() {
     assert_eq!(refused(pacing(|p| p.cap = p.base / 2)).field, "pacing.base");
     assert_eq!(refused(here().name(" ")).field, "api name");
     assert_eq!(
+        refused(here().dialect(Dialect::ietf().max_transit(Duration::from_millis(1)))).field,
+        "dialect.max_transit"
+    );
+    assert_eq!(
         refused(here().dialect(Dialect::ietf().retention(Duration::from_secs(60)))).field,
         "dialect.retention"
     );

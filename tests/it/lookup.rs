@@ -397,7 +397,7 @@ async fn a_lookup_carries_the_credential_and_no_key() {
     let (clock, folder) = (Hands::new(), Folder::new());
     let desk = clock.desk().await;
     desk.serve("GET", "/found", |request| match request.seen().header("authorization") {
-        Some("Bearer t2") => Reply::json(200, json!({"order_id": "ord-1"})),
+        Some("Bearer t2") => Reply::json(200, json!({"order_id": "ord-1", "customer": "C-100"})),
         _ => Reply::status(401),
     });
     desk.script(Script::new().commit_then_lose_reply());

@@ -12,6 +12,7 @@
 mod adversary;
 mod adversary_desk;
 mod adversary_journal;
+mod adversary_wire;
 mod bare;
 mod case_map;
 mod cases;

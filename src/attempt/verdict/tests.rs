@@ -564,7 +564,16 @@ fn what_a_lookup_shows_has_its_verdict() {
     let aged = ReviewReason::RetentionPassed;
     for (seen, wanted) in [
         (json(200, ORDER), "Same: succeeded, replayed"),
-        (json(200, r#"{"order_id":"ord-1"}"#), "Same: succeeded, replayed"),
+        (json(200, r#"{"order_id":"ord-1","customer":"C-100"}"#), "Same: succeeded, replayed"),
+        (
+            json(
+                200,
+                r#"{"order_id":"ord-1","idempotency_key":"8E03978E-40D5-43DD-BC93-6894A57F9324"}"#,
+            ),
+            "Same: succeeded, replayed",
+        ),
+        // The question was answered, and not a word of it is of this order.
+        (json(200, r#"{"order_id":"ord-1"}"#), "Unreadable: review RetentionPassed"),
         (
             json(200, r#"{"order_id":"ord-1","customer":"C-999"}"#),
             "Different: review OtherOrderReturned",
@@ -573,7 +582,10 @@ fn what_a_lookup_shows_has_its_verdict() {
             json(200, r#"{"order_id":"ord-1","idempotency_key":"another"}"#),
             "Different: review OtherOrderReturned",
         ),
-        (json(200, r#"{"order_id":"ord-1","state":"canceled"}"#), "Ended: review FoundEnded"),
+        (
+            json(200, r#"{"order_id":"ord-1","customer":"C-100","state":"canceled"}"#),
+            "Ended: review FoundEnded",
+        ),
         (json(200, r#"{"error":"x"}"#), "Unreadable: review UnreadableSuccess"),
         (json(200, "{}"), "Unreadable: review RetentionPassed"),
         (json(200, "[]"), "Unreadable: review RetentionPassed"),
@@ -605,6 +617,11 @@ fn what_a_lookup_shows_has_its_verdict() {
     assert_eq!(look(&proving, 60, aged, true, &bare(404)), "Absent: resend");
     assert_eq!(look(&proving, 59, aged, true, &bare(404)), "Absent: review RetentionPassed");
     assert_eq!(look(&proving, 60, aged, false, &bare(404)), "Absent: review RetentionPassed");
+    assert_eq!(look(&proving, 60, aged, true, &code(404, "not_found")), "Absent: resend");
+    assert_eq!(look(&proving, 60, aged, true, &page(404)), "Absent: review RetentionPassed");
+    assert_eq!(look(&proving, 60, aged, true, &bare(410)), "Absent: review RetentionPassed");
+    let races = proving.clone().concurrent(crate::dialect::Concurrent::Races);
+    assert_eq!(look(&races, 60, aged, true, &bare(404)), "Absent: review RetentionPassed");
     let keys = proving.clone().lookup_reads(crate::dialect::LookupReads::Keys);
     assert_eq!(look(&keys, 60, aged, true, &bare(404)), "Absent: review RetentionPassed");
     for why in [

@@ -65,7 +65,7 @@ fn answered(status: u16, replayed: bool) -> Sighting {
         status,
         replayed,
         code: None,
-        in_progress: false,
+        says: None,
     }
 }
 
