@@ -236,7 +236,8 @@ impl Engine {
         }
         let span = tracing::info_span!("attempt", attempt = number, request_id = %request);
         let began = monotonic();
-        let seen = self.api.wire().send(ready).instrument(span.clone()).await;
+        let still_young = self.still_young(permit, leave);
+        let seen = self.api.wire().send_if(ready, still_young).instrument(span.clone()).await;
         let took_ms = millis_since(began);
         let sighting = self.api.dialect().sighting(&seen);
         span.in_scope(|| tracing::info!(seen = %sighting, took_ms, "attempt ended"));
@@ -367,6 +368,12 @@ impl Engine {
             stage => stage,
         };
         held_back(self.case_of(intent, state), &stage, self.api.scope().as_deref())
+    }
+
+    /// Asked once more when the connection stands: an order's age passes by itself, whatever else is so.
+    fn still_young(&self, permit: &Permit, leave: Leave) -> impl Fn() -> bool + Send + Sync + 'static {
+        let (journal, state) = (self.journal.clone(), permit.claim().state().clone());
+        move || leave == Leave::Given || !matches!(journal.stage_now(&state), Stage::NeedsReview(_))
     }
 
     /// Whether an order's age, by our clocks, is an age.

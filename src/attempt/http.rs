@@ -3,7 +3,10 @@
 //!
 //! Nothing here retries, follows, remembers or judges. Nothing here is logged either: URLs, headers and bodies hold orders and credentials.
 
-use super::timeouts::Timeouts;
+use super::{
+    last_look::{self, LastLook},
+    timeouts::Timeouts,
+};
 use crate::{
     answer::{Answer, Half, Head, NeverLeft, NoAnswer, Observed},
     invalid::Invalid,
@@ -14,7 +17,7 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect, retry};
-use std::{error::Error, fmt, io, iter, mem, net::IpAddr};
+use std::{error::Error, fmt, io, iter, mem, net::IpAddr, sync::Arc};
 
 /// Where `http://` may lead. Such a connection is neither private nor proven: whoever stands on the way reads the order and the
 /// credential, and can answer in the server's place.
@@ -147,6 +150,8 @@ impl HttpWire {
             // server tired of meanwhile makes no doubt; nothing is handed to a second connection after the first fell. It costs a
             // handshake, and an order is worth one.
             .pool_max_idle_per_host(0)
+            // Behind everything that makes a connection, a tuning's own layers too.
+            .connector_layer(LastLook)
             // Shorter than the attempt's limit (checked), so that "no connection" is seen as that. Covers name, TCP and TLS.
             .connect_timeout(timeouts.connect)
             // From the first step to the last byte of the body; there is no second timer above it that could lose what was seen.
@@ -179,6 +184,11 @@ impl HttpWire {
         }
         *request.body_mut() = Some(body.into());
         Ok(Ready(request))
+    }
+
+    /// [`send`](HttpWire::send), if `may_leave` still says so when the connection stands. Otherwise no byte left.
+    pub(crate) async fn send_if(&self, ready: Ready, may_leave: impl Fn() -> bool + Send + Sync + 'static) -> Observed {
+        last_look::before(Arc::new(may_leave), self.send(ready)).await
     }
 
     /// Sends one request, once, and tells what was seen, at the latest when the attempt's time is up.
@@ -315,7 +325,7 @@ mod tests {
     use http::Uri;
     use std::{
         sync::{
-            Arc, Mutex,
+            Mutex,
             atomic::{AtomicUsize, Ordering},
         },
         time::Duration,

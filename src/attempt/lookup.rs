@@ -7,6 +7,7 @@ use super::{
 use crate::{
     answer::{Answer, Half, NeverLeft, Observed},
     dialect::Dialect,
+    intent::Intent,
     lifecycle::{Found, Rest, ReviewReason, Settled},
 };
 use bytes::Bytes;
@@ -73,49 +74,59 @@ fn shown(case: Case<'_>, why: ReviewReason, provable: bool, answer: &Answer) -> 
         let status = answer.status().as_u16();
         return looked(Found::Unreadable, None, Verdict::Stop(Rest::UnexpectedContent { status }));
     }
-    let order = match (answer.json(), case.dialect.list()) {
-        (Some(body), None) => Some(body),
-        (Some(body), Some(pointer)) => match body.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice) {
-            Some([]) => return looked(Found::Absent, None, absent(case, why, provable)),
-            Some([order]) => Some(order),
-            // More than one under one key: the very thing that must not be.
-            Some(_) => {
-                return looked(
-                    Found::Different,
-                    Some(answer.clone()),
-                    Verdict::Review(ReviewReason::OtherOrderReturned),
-                );
-            }
-            None => None,
-        },
-        (None, _) => None,
-    };
-    let order = order.filter(|order| order.as_object().is_some_and(|members| !members.is_empty()));
-    let Some(order) = order else {
-        return looked(Found::Unreadable, None, Verdict::Review(why));
+    let order = match orders_in(case.dialect, answer) {
+        Some([order]) if order.as_object().is_some_and(|members| !members.is_empty()) => order,
+        Some([]) => return looked(Found::Absent, None, absent(case, why, provable)),
+        // More than one under one key: the very thing that must not be.
+        Some([_, _, ..]) => {
+            let all = Some(answer.clone());
+            return looked(Found::Different, all, Verdict::Review(ReviewReason::OtherOrderReturned));
+        }
+        Some([_]) | None => return looked(Found::Unreadable, None, Verdict::Review(why)),
     };
     let answer = Answer::new(answer.head().clone(), Bytes::from(order.to_string()));
-    let key = order.get("idempotency_key").and_then(Value::as_str);
-    // Kept with the draft's quotes, or in capitals, it is this key.
-    let other_key = key.is_some_and(|key| !key.trim_matches('"').eq_ignore_ascii_case(&case.intent.key().to_string()));
-    let (named, asked) = (key.is_some() || !case.intent.receipt_has().is_empty(), case.intent.json());
-    let known = named || asked.is_some_and(|asked| repeats_any(&asked, order));
-    match likeness(case.intent, order) {
-        Likeness::Unreadable => looked(Found::Unreadable, Some(answer), Verdict::Review(ReviewReason::UnreadableSuccess)),
+    let review = |found, reason| looked(found, Some(answer.clone()), Verdict::Review(reason));
+    match (likeness(case.intent, order), whose(case.intent, order)) {
+        (Likeness::Unreadable, _) => review(Found::Unreadable, ReviewReason::UnreadableSuccess),
+        (Likeness::Different, _) => review(Found::Different, ReviewReason::OtherOrderReturned),
         // The question was answered, and not a word of it is of this order.
-        Likeness::Same | Likeness::Ended if !known => looked(Found::Unreadable, None, Verdict::Review(why)),
-        Likeness::Same | Likeness::Ended if other_key => {
-            looked(Found::Different, Some(answer), Verdict::Review(ReviewReason::OtherOrderReturned))
-        }
-        Likeness::Different => looked(Found::Different, Some(answer), Verdict::Review(ReviewReason::OtherOrderReturned)),
-        Likeness::Ended => looked(Found::Ended, Some(answer), Verdict::Review(ReviewReason::FoundEnded)),
-        Likeness::Same => {
+        (_, Whose::Unsaid) => looked(Found::Unreadable, None, Verdict::Review(why)),
+        (_, Whose::AnothersKey) => review(Found::Different, ReviewReason::OtherOrderReturned),
+        (Likeness::Ended, Whose::Ours) => review(Found::Ended, ReviewReason::FoundEnded),
+        (Likeness::Same, Whose::Ours) => {
             let settled = Settled::Succeeded {
                 answer: answer.clone(),
                 replayed: true,
             };
             looked(Found::Same, Some(answer), Verdict::Settle(settled))
         }
+    }
+}
+
+/// The orders that an answer lists; a dialect without lists answers with one. `None`: it does not read as such.
+fn orders_in<'a>(dialect: &Dialect, answer: &'a Answer) -> Option<&'a [Value]> {
+    let body = answer.json()?;
+    match dialect.list() {
+        None => Some(std::slice::from_ref(body)),
+        Some(pointer) => Some(body.pointer(pointer)?.as_array()?),
+    }
+}
+
+/// Whether what is shown is known for the order that was asked for, beyond contradicting nothing of it.
+enum Whose {
+    Ours,
+    AnothersKey,
+    Unsaid,
+}
+
+fn whose(intent: &Intent, order: &Value) -> Whose {
+    let repeats = || intent.json().is_some_and(|asked| repeats_any(&asked, order));
+    match order.get("idempotency_key").and_then(Value::as_str) {
+        // Kept with the draft's quotes, or in capitals, it is this key.
+        Some(key) if key.trim_matches('"').eq_ignore_ascii_case(&intent.key().to_string()) => Whose::Ours,
+        Some(_) => Whose::AnothersKey,
+        None if !intent.receipt_has().is_empty() || repeats() => Whose::Ours,
+        None => Whose::Unsaid,
     }
 }
 

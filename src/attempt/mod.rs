@@ -4,6 +4,7 @@
 pub(crate) mod budget;
 pub(crate) mod credential;
 pub(crate) mod http;
+mod last_look;
 mod likeness;
 pub(crate) mod lookup;
 pub(crate) mod pace;

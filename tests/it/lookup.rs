@@ -11,6 +11,7 @@ use uketsuke::{
     Actor, ApiBuilder, Asked, CommitBefore5xx, Concurrent, Dialect, Duplicates, Effect, Error, ErrorKind, Examination, IdempotencyKey,
     Journal, KeyScope, LookupReads, NextStep, OrderClient, Outcome, Pacing, Raw, ReviewReason, Route, Why,
     testkit::{Desk, Reply, Script, Unkind},
+    unversioned::TuneHttp as _,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -158,6 +159,31 @@ async fn an_order_that_never_arrived_arrives_after_its_absence_was_proven() {
     assert_eq!(placed(client.resume(key).await), "ord-1");
     assert_eq!((counts(&desk), desk.keys()), ((2, 2), vec![key.to_string()]));
     desk.assert_one_order_per_key();
+}
+
+/// R8: an order that was young when it was written down, and grew too old while its connection was made, does not leave.
+#[tokio::test]
+async fn an_order_that_grew_too_old_while_connecting_does_not_leave() {
+    /// Answers with the desk's address, a day later.
+    struct Slow(Hands, std::net::SocketAddr);
+    impl uketsuke::unversioned::reqwest::dns::Resolve for Slow {
+        fn resolve(&self, _: uketsuke::unversioned::reqwest::dns::Name) -> uketsuke::unversioned::reqwest::dns::Resolving {
+            self.0.turn(25 * HOUR);
+            let found: uketsuke::unversioned::reqwest::dns::Addrs = Box::new(std::iter::once(self.1));
+            Box::pin(async { Ok(found) })
+        }
+    }
+    let (clock, folder) = (Hands::new(), Folder::new());
+    let desk = clock.desk().await;
+    let address = desk.url().trim_start_matches("http://").parse().unwrap();
+    let resolver = std::sync::Arc::new(Slow(clock.clone(), address));
+    let api = brisk("http://slow.invalid").plain_http(uketsuke::Plain::Anywhere);
+    let api = api.tune_http(|client| client.dns_resolver(resolver));
+    let client = client(&folder, &clock, api).await;
+    let told = client.submit(mail(1), &order()).await;
+    assert_eq!(review(told).0, ReviewReason::RetentionPassed);
+    assert!(desk.requests().is_empty(), "{}", desk.story());
+    assert_eq!(folder.events("observed")[0]["data"]["seen"]["never_left"], "connect");
 }
 
 /// R8: a server whose `Date` is hours away from our clock puts the age of every key in doubt, and doubt counts as passed.
