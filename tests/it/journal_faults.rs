@@ -142,6 +142,17 @@ fn signal(pid: u32, name: &str) {
     run("kill", &[&format!("-{name}"), &pid.to_string()]).unwrap();
 }
 
+/// Each thread of a process stands still. Where nobody tells, it is taken to.
+fn has_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    // Behind the name, which stands in parentheses.
+    let mut states = stats.filter_map(|stat| stat.rsplit(") ").next()?.chars().next());
+    states.all(|state| state == 'T')
+}
+
 /// Pitfall 36: a process that hangs is no dead one. It keeps its orders as long as it is there, and nobody else sends them; when it goes on, its
 /// outcome is everybody's.
 #[tokio::test]
@@ -156,6 +167,10 @@ async fn a_process_that_is_stopped_keeps_its_orders() {
             && let Some(pid) = pid.lock().unwrap().take()
         {
             signal(pid, "STOP");
+            // A thread may run on until the one that was told has its turn: on a busy machine, long enough to read the answer.
+            while !has_stopped(pid) {
+                std::thread::yield_now();
+            }
             stopped.send(pid).unwrap();
         }
     });
