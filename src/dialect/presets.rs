@@ -228,7 +228,7 @@ fn increase(answer: &Answer) -> Reading {
 
 fn checkout(answer: &Answer) -> Reading {
     match answer.status() {
-        // As a rate limit it is waited for no less, and proves no less than nothing.
+        // A rate limit is waited for just the same; read so, it proves nothing of the order.
         StatusCode::TOO_MANY_REQUESTS => Reading::InProgress,
         _ => unpublished(answer, answer.code("/error_codes/0")),
     }
