@@ -2,6 +2,7 @@
 
 use crate::{
     kit::{Folder, Tokens, brisk, order},
+    lookup::{client, counts, in_doubt, review},
     props::{HOUR, Hands, mail, single},
 };
 use serde_json::{Value, json};
@@ -14,8 +15,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use uketsuke::{
-    Actor, ApiBuilder, Asked, CommitBefore5xx, Concurrent, Dialect, Effect, Error, ErrorKind, Examination, IdempotencyKey, Journal,
-    JsonOrder, LookupReads, OrderClient, Outcome, ReviewReason, Route,
+    Asked, CommitBefore5xx, Concurrent, Dialect, Effect, Error, ErrorKind, Examination, IdempotencyKey, JsonOrder, LookupReads, Outcome,
+    ReviewReason, Route,
     testkit::{Desk, Reply, Script, Unkind},
 };
 
@@ -31,31 +32,6 @@ fn proving() -> Dialect {
         .lookup(found)
         .lookup_reads(LookupReads::Orders)
         .max_transit(Duration::from_secs(3600))
-}
-
-async fn client(folder: &Folder, clock: &Hands, api: ApiBuilder) -> OrderClient {
-    let journal = Journal::builder().clock(clock.clone()).open(folder.path()).await.unwrap();
-    OrderClient::new(journal, api.build().unwrap(), Actor::agent("test-agent"))
-}
-
-/// Orders that were sent, and lookups that were made.
-fn counts(desk: &Desk) -> (usize, usize) {
-    let lookups = desk.requests().iter().filter(|request| request.method == "GET").count();
-    (desk.requests().len() - lookups, lookups)
-}
-
-#[track_caller]
-fn review<R: std::fmt::Debug>(told: Result<Outcome<R>, Error>) -> (ReviewReason, Effect) {
-    match told {
-        Ok(Outcome::NeedsReview(review)) => (review.reason, review.effect),
-        other => panic!("no review: {other:?}"),
-    }
-}
-
-async fn in_doubt(client: &OrderClient) -> IdempotencyKey {
-    let error = client.submit(mail(1), &order()).await.unwrap_err();
-    assert_eq!((error.kind(), error.effect()), (ErrorKind::InDoubt, Effect::Possible), "{error}");
-    error.key().unwrap()
 }
 
 // ---- a proof of absence that is none --------------------------------------------------------------------------------------------

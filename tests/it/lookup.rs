@@ -25,19 +25,19 @@ fn asking() -> Dialect {
     Dialect::ietf().lookup(by_key)
 }
 
-async fn client(folder: &Folder, clock: &Hands, api: ApiBuilder) -> OrderClient {
+pub(crate) async fn client(folder: &Folder, clock: &Hands, api: ApiBuilder) -> OrderClient {
     let journal = Journal::builder().clock(clock.clone()).open(folder.path()).await.unwrap();
     OrderClient::new(journal, api.build().unwrap(), Actor::agent("test-agent"))
 }
 
 /// Orders that were sent, and lookups that were made.
-fn counts(desk: &Desk) -> (usize, usize) {
+pub(crate) fn counts(desk: &Desk) -> (usize, usize) {
     let lookups = desk.requests().iter().filter(|request| request.method == "GET").count();
     (desk.requests().len() - lookups, lookups)
 }
 
 #[track_caller]
-fn review<R: std::fmt::Debug>(told: Result<Outcome<R>, Error>) -> (ReviewReason, Effect) {
+pub(crate) fn review<R: std::fmt::Debug>(told: Result<Outcome<R>, Error>) -> (ReviewReason, Effect) {
     match told {
         Ok(Outcome::NeedsReview(review)) => (review.reason, review.effect),
         other => panic!("no review: {other:?}"),
@@ -53,7 +53,7 @@ fn placed(told: Result<Outcome<Raw>, Error>) -> String {
 }
 
 /// An order that is in doubt, and its key.
-async fn in_doubt(client: &OrderClient) -> IdempotencyKey {
+pub(crate) async fn in_doubt(client: &OrderClient) -> IdempotencyKey {
     let error = client.submit(mail(1), &order()).await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (ErrorKind::InDoubt, Effect::Possible), "{error}");
     error.key().unwrap()
