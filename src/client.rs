@@ -3,15 +3,16 @@
 use crate::{
     actor::Actor,
     api::Api,
-    engine::{Engine, KeyKnown},
+    engine::{Engine, KeyKnown, Watched},
     future::BoxFuture,
     ids::{IdempotencyKey, TraceId},
-    intent::Draft,
+    intent::Sketch,
     invalid::Invalid,
-    journal::{ClaimTerms, Journal},
+    journal::{Act, Acted, ClaimTerms, Journal},
+    lifecycle::{TurnedAway, Verb},
     operation::Operation,
     origin::Origin,
-    outcome::{Error, Outcome, Raw, tell},
+    outcome::{Error, Outcome, Raw, Ticket, tell},
     policy::{DefaultPolicy, Policy},
     recovery::{self, Examination, Resuming, Resumption},
 };
@@ -40,6 +41,9 @@ pub struct OrderClientBuilder {
     terms: ClaimTerms,
     resume_at_once: NonZeroUsize,
 }
+
+/// Daily limits count what stands in the log: the claims of a day, and of one more, in case the clock is put back.
+const DAYS_IN_THE_LOG: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 impl OrderClientBuilder {
     /// Whether an order may be sent. Default: [`DefaultPolicy`].
@@ -70,14 +74,18 @@ impl OrderClientBuilder {
     /// The client. No I/O.
     pub fn build(self) -> OrderClient {
         self.journal.keep_at_least(self.terms.repeat_window);
+        if self.policy.has_daily_limits() {
+            self.journal.keep_at_least(DAYS_IN_THE_LOG);
+        }
         OrderClient {
             engine: Arc::new(Engine {
                 journal: self.journal,
                 api: self.api,
-                policy: self.policy,
+                policy: Some(self.policy),
                 terms: self.terms,
                 resume_at_once: self.resume_at_once.get(),
                 clock_in_doubt: AtomicBool::new(false),
+                watched: Watched::default(),
             }),
             actor: self.actor,
         }
@@ -127,7 +135,7 @@ impl OrderClient {
     pub fn submit<O: Operation>(&self, origin: Origin, order: &O) -> Submit<O::Receipt> {
         let draft = TraceId::mint()
             .map_err(|_| Invalid::new("trace id", "the operating system gave no randomness to mint one"))
-            .and_then(|trace| Draft::of(order, origin, self.actor.clone(), trace, self.engine.api.terms()));
+            .and_then(|trace| Sketch::of(order, origin, self.actor.clone(), trace, self.engine.api.terms()));
         Submit {
             engine: Arc::clone(&self.engine),
             draft,
@@ -171,6 +179,15 @@ impl OrderClient {
         recovery::known(&self.engine.journal, key).await
     }
 
+    /// Waits for a person to decide, and for what follows: after a yes the order is sent, by this call or by whoever was quicker. Ends when
+    /// the ticket expires, at the latest. Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// As [`resume`](OrderClient::resume).
+    pub async fn decided(&self, ticket: &Ticket) -> Result<Outcome<Raw>, Error> {
+        recovery::decided(Arc::clone(&self.engine), ticket.key).await
+    }
+
     /// Asks the server for an order, by the dialect's [`lookup`](crate::Dialect::lookup), and books it if the server shows it: also one that
     /// a person was to look at. Sends nothing that could order. An order that is not found, differs or can't be read stays in doubt; one of
     /// which nothing was sent, or that has its outcome, is told without asking.
@@ -194,12 +211,18 @@ impl OrderClient {
     /// the air, stays as it is, and its present outcome or error is told.
     ///
     /// # Errors
-    /// The journal can't be written; no such key; or the order is open and can't be taken back.
+    /// The journal can't be written; no such key; no reason given; or the order is open and can't be taken back.
     pub async fn withdraw(&self, key: IdempotencyKey, why: impl Into<String>) -> Result<Outcome<Raw>, Error> {
         let journal = &self.engine.journal;
-        match journal.withdraw(key, self.actor.agent.clone(), why.into()).await? {
+        let why = why.into();
+        match journal.act(key, self.actor.agent.clone(), Act::Withdraw { why }).await? {
             None => Err(Error::no_such_key(key)),
-            Some((intent, state)) => tell(&intent, &state, journal.now()),
+            Some(Acted {
+                intent,
+                state,
+                turned_away: Some(why @ (TurnedAway::Nameless {} | TurnedAway::NoReason {})),
+            }) => Err(Error::not_let(&intent, &state, Verb::Withdraw, why)),
+            Some(Acted { intent, state, .. }) => tell(&intent, &state, journal.now()),
         }
     }
 
@@ -223,7 +246,7 @@ impl OrderClient {
 #[derive(Debug)]
 pub struct Submit<R> {
     engine: Arc<Engine>,
-    draft: Result<Draft, Invalid>,
+    draft: Result<Sketch, Invalid>,
     within: Option<Duration>,
     read: fn(Outcome<Raw>) -> Result<Outcome<R>, Error>,
     receipt: PhantomData<fn() -> R>,
@@ -256,10 +279,9 @@ impl<R: 'static> IntoFuture for Submit<R> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let draft = self.draft?;
-            let ruling = self.engine.judge(&draft);
+            let sketch = self.draft?;
             let known = KeyKnown::default();
-            let work = tokio::spawn(Arc::clone(&self.engine).submit(draft, ruling, Arc::clone(&known)));
+            let work = tokio::spawn(Arc::clone(&self.engine).submit(sketch, Arc::clone(&known)));
             let ended = match self.within {
                 None => work.await,
                 Some(limit) => match tokio::time::timeout(limit, work).await {

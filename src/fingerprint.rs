@@ -16,8 +16,15 @@ use std::fmt;
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// `contents` has passed the gate; where it has not, its numbers may not be told apart.
-    pub(crate) fn of(operation: &str, route: &Route, contents: &Value) -> Result<Self, Invalid> {
+    /// The fingerprint of an order that is made of these: what a draft's own [`fingerprint`](crate::Draft::fingerprint) is made of.
+    ///
+    /// For measuring and for auditors: no order is sent by it. `contents` have to be those of an order that was accepted, as
+    /// [`Draft::json`](crate::Draft::json) gives them: what never passed those checks (repeated members, numbers beyond ±(2^53−1)) may get the
+    /// fingerprint of something else.
+    ///
+    /// # Errors
+    /// A number that has no canonical form.
+    pub fn of(operation: &str, route: &Route, contents: &Value) -> Result<Self, Invalid> {
         let whole = json!({
             "operation": operation,
             "method": route.method().as_str(),

@@ -7,7 +7,7 @@ use crate::{
     gate,
     ids::{IdempotencyKey, TraceId},
     invalid::Invalid,
-    operation::{Encoding, Impact, OURS, Operation, Route, push_encoded},
+    operation::{Encoding, Impact, OURS, Operation, Placed, Route, Stake, Subject, decoded, push_encoded},
     origin::{Hash, Origin, hash_of},
 };
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,11 @@ pub struct Draft {
     text: Option<String>,
     fingerprint: Fingerprint,
     impact: Impact,
+    #[serde(default, skip_serializing_if = "is_unnamed")]
+    stake: Stake,
+    /// The order it acts on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    subject: Option<Subject>,
     receipt_has: Vec<String>,
     dialect: String,
     key_place: KeyPlace,
@@ -116,14 +121,64 @@ pub struct Columns {
     pub repeat: Hash,
 }
 
-impl Draft {
+fn is_unnamed(stake: &Stake) -> bool {
+    *stake == Stake::default()
+}
+
+/// An order that was checked and serialised: ready to be claimed, or acting on another one whose name at the server is not known yet.
+#[derive(Clone, Debug)]
+pub(crate) enum Sketch {
+    Ready(Box<Draft>),
+    Refers(Box<Referring>),
+}
+
+/// A draft whose route lacks an order's name. It can't be claimed.
+#[derive(Clone, Debug)]
+pub(crate) struct Referring {
+    draft: Draft,
+    contents: Value,
+    to: Placed,
+}
+
+impl Referring {
+    /// The order it acts on.
+    pub(crate) fn to(&self) -> &Placed {
+        &self.to
+    }
+
+    /// The logical name of the server both go to.
+    pub(crate) fn api(&self) -> &str {
+        self.draft.api()
+    }
+
+    /// The draft, once the server's name for the order is known: what it would have been, had it been named by that.
+    pub(crate) fn resolved(self, id: &str) -> Result<Draft, Invalid> {
+        let Referring { mut draft, contents, .. } = self;
+        draft.route.resolve(id);
+        if let Some(subject) = &mut draft.subject {
+            subject.resolve(id);
+            subject.check()?;
+        }
+        draft.route.check()?;
+        draft.fingerprint = Fingerprint::of(&draft.operation, &draft.route, &contents)?;
+        Ok(draft)
+    }
+}
+
+impl Sketch {
     /// Checks, serialises and fingerprints an order. No I/O.
-    pub(crate) fn of<O: Operation>(op: &O, origin: Origin, actor: Actor, trace: TraceId, terms: Terms) -> Result<Draft, Invalid> {
+    pub(crate) fn of<O: Operation>(op: &O, origin: Origin, actor: Actor, trace: TraceId, terms: Terms) -> Result<Sketch, Invalid> {
         op.check()?;
         origin.check()?;
         actor.check()?;
-        let route = op.route();
+        let (route, subject) = (op.route(), op.subject());
         route.check()?;
+        if let Some(subject) = &subject {
+            subject.check()?;
+            if subject.at().placed() != route.placed() {
+                return Err(Invalid::new("subject", "must be the order that the route names"));
+            }
+        }
         if let Some(name) = terms.key_place.header_name()
             && route.headers().iter().any(|(known, _)| *known == name)
         {
@@ -150,6 +205,8 @@ impl Draft {
             text,
             fingerprint,
             impact: op.impact(),
+            stake: op.stake(),
+            subject,
             receipt_has: O::RECEIPT_HAS.iter().map(|p| (*p).to_owned()).collect(),
             dialect: terms.dialect,
             key_place: terms.key_place,
@@ -158,7 +215,53 @@ impl Draft {
         };
         // Whether the key will find its place is known before there is a key.
         draft.with_key("")?;
-        Ok(draft)
+        Ok(match draft.route.placed().cloned() {
+            None => Sketch::Ready(Box::new(draft)),
+            Some(to) => Sketch::Refers(Box::new(Referring { draft, contents, to })),
+        })
+    }
+
+    fn map(self, change: impl FnOnce(&mut Draft)) -> Self {
+        let mut sketch = self;
+        match &mut sketch {
+            Sketch::Ready(draft) => change(draft),
+            Sketch::Refers(referring) => change(&mut referring.draft),
+        }
+        sketch
+    }
+
+    pub(crate) fn with_trace(self, trace: TraceId) -> Self {
+        self.map(|draft| draft.trace = trace)
+    }
+
+    pub(crate) fn with_tool_call(self, id: String) -> Self {
+        self.map(|draft| draft.tool_call = Some(id))
+    }
+}
+
+impl Draft {
+    /// An order as no server would be sent it, for tests of a policy: see [`Proposal::of`](crate::Proposal::of).
+    ///
+    /// # Errors
+    /// The order is one that [`submit`](crate::OrderClient::submit) would refuse, or names the order it acts on by what that was placed for.
+    pub fn sketch<O: Operation>(op: &O, origin: Origin, actor: Actor) -> Result<Draft, Invalid> {
+        let terms = Terms {
+            api: "sketch".to_owned(),
+            dialect: "sketch".to_owned(),
+            key_place: KeyPlace::RawHeader("idempotency-key".to_owned()),
+            retention: Duration::from_secs(24 * 60 * 60),
+            scope: None,
+        };
+        let trace = TraceId::mint().map_err(|_| Invalid::new("trace id", "the operating system gave no randomness to mint one"))?;
+        Draft::of(op, origin, actor, trace, terms)
+    }
+
+    /// An order that names whatever it acts on by the server's name for it.
+    pub(crate) fn of<O: Operation>(op: &O, origin: Origin, actor: Actor, trace: TraceId, terms: Terms) -> Result<Draft, Invalid> {
+        match Sketch::of(op, origin, actor, trace, terms)? {
+            Sketch::Ready(draft) => Ok(*draft),
+            Sketch::Refers(_) => Err(Invalid::new("order", "must be named by its id here")),
+        }
     }
 
     /// The draft as it is claimed: with the key in the body, where the dialect wants it there.
@@ -197,16 +300,6 @@ impl Draft {
         }
         *place = Value::String(key.to_owned());
         raw(serde_json::to_vec(&body).map_err(|_| refuse())?).map(Some)
-    }
-
-    pub(crate) fn with_trace(mut self, trace: TraceId) -> Self {
-        self.trace = trace;
-        self
-    }
-
-    pub(crate) fn with_tool_call(mut self, id: String) -> Self {
-        self.tool_call = Some(id);
-        self
     }
 
     pub(crate) fn columns(&self) -> Columns {
@@ -262,6 +355,16 @@ impl Draft {
         self.impact
     }
 
+    /// What is at stake, as far as the operation names it.
+    pub fn stake(&self) -> &Stake {
+        &self.stake
+    }
+
+    /// The order that it changes or ends, where it does.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.subject.as_ref()
+    }
+
     /// The body, byte for byte as it is sent; empty where there is none.
     pub fn body(&self) -> &[u8] {
         match (&self.json, &self.text) {
@@ -274,6 +377,11 @@ impl Draft {
     /// The body as JSON; `None` where it is not JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_str(self.json.as_ref()?.get()).ok()
+    }
+
+    /// What the body says, member by member: JSON, or a form, whose values are texts. `None` where there is nothing to tell apart.
+    pub(crate) fn members(&self) -> Option<Value> {
+        self.json().or_else(|| self.text.as_deref().map(read_form))
     }
 
     pub(crate) fn content_type(&self) -> Option<&str> {
@@ -348,6 +456,15 @@ fn form(contents: &Value) -> Result<String, Invalid> {
         push_encoded(&mut text, &value);
     }
     Ok(text)
+}
+
+/// What [`form`] wrote. Each name stands in it once.
+fn read_form(text: &str) -> Value {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), Value::String(decoded(value)))
+    });
+    Value::Object(pairs.collect())
 }
 
 /// An order with its key: what the journal keeps and what is sent, on the first attempt and on every other. Cheap to clone.

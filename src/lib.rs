@@ -32,7 +32,8 @@
 //! # Where to start
 //!
 //! [`OrderClient::submit`] submits; [`Error::effect`] says whether an order may have been processed, [`Error::next_step`] what to do;
-//! [`OrderClient::resume_pending`] goes on after a crash. Your own endpoint is an [`Operation`]. With the feature `testkit`, the module
+//! [`OrderClient::resume_pending`] goes on after a crash. Your own endpoint is an [`Operation`]; [`AmendOrder`] and [`CancelOrder`] wait for a person,
+//! who holds an [`Operator`]. With the feature `testkit`, the module
 //! `testkit` has a desk that plays ugly servers, for tests of your own agent.
 
 // floor 0: words
@@ -52,7 +53,9 @@ mod operation;
 mod order;
 mod origin;
 mod ruling;
+mod visible;
 // floor 1: books and judges
+pub mod audit;
 pub mod journal;
 mod policy;
 // floor 2: one attempt
@@ -66,6 +69,7 @@ mod outcome;
 mod recovery;
 // floor 4: the front door
 mod client;
+mod operator;
 // the garden shed: the server's side only
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -80,6 +84,7 @@ pub use attempt::{
     pace::Pacing,
     timeouts::Timeouts,
 };
+pub use audit::Audit;
 pub use client::{OrderClient, OrderClientBuilder, Submit};
 pub use clock::{Boot, Clock, SystemClock, Timestamp};
 pub use dialect::{Asked, CommitBefore5xx, Concurrent, Dialect, Duplicates, KeyScope, LookupReads, Reading};
@@ -88,21 +93,25 @@ pub use future::BoxFuture;
 pub use ids::{IdempotencyKey, OwnerId, TraceId};
 pub use intent::{Columns, Draft, KeyPlace};
 pub use invalid::{Invalid, InvalidConfig};
-pub use journal::{Journal, JournalBuilder, JournalError};
-pub use lifecycle::{Effect, ReviewReason};
-pub use operation::{Encoding, Impact, Method, Operation, Route, Unreadable};
-pub use order::{Date, JsonOrder, OrderReceipt, PlaceOrder};
+pub use journal::{Finding, Journal, JournalBuilder, JournalError};
+pub use lifecycle::{Effect, ReviewReason, TurnedAway, Verb};
+pub use operation::{Amount, Becomes, Encoding, Impact, Method, Operation, OrderRef, Route, Stake, Subject, Unreadable};
+pub use operator::{Entry, Freed, Operator, OrderStory, Shelf, Skip, Skipped, Sweep};
+pub use order::{AmendOrder, Base, CancelOrder, Date, JsonOrder, OrderReceipt, PlaceOrder};
 pub use origin::Origin;
 pub use outcome::{
     Denial, Error, ErrorKind, Existing, NextStep, NotPlaced, Outcome, Raw, Receipt, Refusal, Review, Stopped, Ticket, ToolReply,
 };
-pub use policy::{DefaultPolicy, Policy, Proposal};
+pub use policy::{DefaultPolicy, Policy, Proposal, RuleError, RuleSet};
 pub use recovery::{Examination, LeftAlone, Resumed, Resuming, Resumption, Why};
-pub use ruling::{Because, Change, Ruling};
+pub use ruling::{Because, Change, DailyLimit, Otherwise, Preview, Ruling};
 
 /// README's programs are compiled, and the chapters'.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing-your-agent.md")]
 #[doc = include_str!("../docs/dialects.md")]
+#[doc = include_str!("../docs/approval.md")]
+#[doc = include_str!("../docs/policy.md")]
+#[doc = include_str!("../docs/audit.md")]
 struct Readme;

@@ -93,6 +93,14 @@ impl Origin {
         })
     }
 
+    /// Why it is another order, in the words of whoever vouched for that.
+    pub(crate) fn vouched(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Distinct { why } => Some(why),
+            Kind::Named { .. } | Kind::Unknown => None,
+        }
+    }
+
     /// Whether the repeat guard has to be asked.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.0, Kind::Unknown)

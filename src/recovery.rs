@@ -12,14 +12,12 @@ use crate::{
     outcome::{Error, Outcome, Raw, tell},
 };
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
 };
 
-/// Orders are read from the journal in pages.
-const PAGE: usize = 256;
 /// Each start is put off by up to this much, so that a fleet that restarts together does not knock together.
 const JITTER_MS: u64 = 100;
 
@@ -156,6 +154,12 @@ pub(crate) async fn resume_one(engine: Arc<Engine>, key: IdempotencyKey) -> Resu
     engine.resume(key).await
 }
 
+/// What a person decides of one order, and what follows.
+pub(crate) async fn decided(engine: Arc<Engine>, key: IdempotencyKey) -> Result<Outcome<Raw>, Error> {
+    of_this_api(&engine, key).await?;
+    engine.decided(key).await
+}
+
 async fn of_this_api(engine: &Engine, key: IdempotencyKey) -> Result<(Intent, State), Error> {
     let Some((intent, state)) = engine.journal.order(key).await? else {
         return Err(Error::no_such_key(key));
@@ -269,24 +273,20 @@ pub(crate) async fn known(journal: &Journal, key: IdempotencyKey) -> Result<Opti
 
 async fn survey(engine: &Engine) -> Result<(Vec<Due>, Vec<LeftAlone>), Error> {
     let (mut found, mut left_alone) = (Vec::new(), Vec::new());
-    let (mut after, mut met) = (None, HashSet::new());
-    loop {
-        let page = engine.journal.unsettled(after, PAGE).await?;
-        let known = met.len();
-        for key in &page {
-            // The order a page ended with may have moved to the archive since: then the list begins anew.
-            if !met.insert(*key) {
-                continue;
-            }
-            match look(engine, *key).await {
-                Ok(one) => found.extend(one),
-                Err(why) => left_alone.push(LeftAlone { key: *key, why }),
-            }
+    for key in engine.journal.all_unsettled().await? {
+        match look(engine, key).await {
+            Ok(one) => found.extend(one),
+            Err(why) => left_alone.push(LeftAlone { key, why }),
         }
-        after = page.last().copied();
-        if page.len() < PAGE || met.len() == known {
-            return Ok((found, left_alone));
-        }
+    }
+    Ok((found, left_alone))
+}
+
+fn due(key: IdempotencyKey, intent: &Intent) -> Due {
+    Due {
+        key,
+        operation: intent.operation().to_owned(),
+        origin: intent.origin().clone(),
     }
 }
 
@@ -299,12 +299,17 @@ async fn look(engine: &Engine, key: IdempotencyKey) -> Result<Option<Due>, Why> 
     }
     match state.at(engine.journal.now()) {
         // What has only become old is taken up: its server may be asked for it, and what is not found is written down for a person.
-        _ if state.is_open() => Ok(Some(Due {
-            key,
-            operation: intent.operation().to_owned(),
-            origin: intent.origin().clone(),
-        })),
-        Stage::AwaitingApproval { .. } | Stage::Approved { .. } => Err(Why::AwaitingApproval),
+        _ if state.is_open() => Ok(Some(due(key, &intent))),
+        // A yes waits to be used.
+        Stage::Approved { .. } => Ok(Some(due(key, &intent))),
+        Stage::AwaitingApproval { .. } => {
+            // What a person is to be shown could not be read before.
+            if state.preview(&intent).is_none() {
+                let shown = engine.put_before_a_person(&intent, state).await;
+                shown.map_err(|e| Why::Unreadable(e.to_string()))?;
+            }
+            Err(Why::AwaitingApproval)
+        }
         Stage::NeedsReview(_) => Err(Why::UnderReview),
         Stage::Settled(_) | Stage::Open => Ok(None),
     }

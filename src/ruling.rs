@@ -1,7 +1,9 @@
-//! What a policy or a person decided, as data. It stands in the journal; nothing here decides.
+//! What a policy or a person decided, and what a person is shown first, as data. Nothing here decides.
 
+use crate::{actor::Actor, clock::Timestamp, ids::IdempotencyKey, operation::Amount, origin::Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// What a policy says of a proposed order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,11 +49,147 @@ impl Because {
     }
 }
 
+/// What happens where a limit does not hold. The later, the stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Otherwise {
+    /// A person is asked.
+    Ask,
+    /// It may not be sent.
+    Deny,
+}
+
+/// How much one agent may order at one api on one day, in UTC. Weighed against what was claimed that day in the one turn that claims the order, so
+/// that it holds to the order, however many processes order at once.
+///
+/// What counts: every claim of an agent of that name (names that read alike are one), at the same api, of the same operations, at or after the
+/// beginning of the day, that was not denied when it was claimed. Nothing is taken off again, whatever becomes of an order: it limits what an agent
+/// tries. An order that does not name what is limited makes the day's sum unknown, and a sum that is not known is over any limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DailyLimit {
+    /// Who says so, and a few words for people; by how much it is passed is put behind them.
+    pub because: Because,
+    /// What becomes of an order that would pass it.
+    pub otherwise: Otherwise,
+    /// The operations that count, by name; empty: every operation.
+    pub operations: Vec<String>,
+    /// At most so many orders.
+    pub orders: Option<u64>,
+    /// At most so many units in all.
+    pub quantity: Option<u64>,
+    /// At most so many items in all.
+    pub items: Option<u64>,
+    /// At most so much money in all; another currency is over it.
+    pub amount: Option<Amount>,
+}
+
+impl DailyLimit {
+    /// A limit that limits nothing yet, of every operation.
+    pub fn new(because: Because, otherwise: Otherwise) -> Self {
+        DailyLimit {
+            because,
+            otherwise,
+            operations: Vec::new(),
+            orders: None,
+            quantity: None,
+            items: None,
+            amount: None,
+        }
+    }
+}
+
+/// A ruling, and the limits of the day that the claim has to weigh with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) ruling: Ruling,
+    pub(crate) daily: Vec<DailyLimit>,
+}
+
+impl From<Ruling> for Judgement {
+    fn from(ruling: Ruling) -> Self {
+        Judgement { ruling, daily: Vec::new() }
+    }
+}
+
+/// What a person sees before they decide about an order. As [`Display`](std::fmt::Display) it is text for a terminal, by
+/// [`to_html`](Preview::to_html) a fragment for a page, and it serialises for everything else; whatever the order holds, it can break out of none
+/// of them.
+///
+/// These are contents of orders: not for logs. `Debug` shows which order it is.
+#[derive(Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Preview {
+    /// The order's key.
+    pub key: IdempotencyKey,
+    /// What an approval has to name: it stands for this key, these contents, the version they are made for, and the policy that asked.
+    pub digest: String,
+    /// Method, path and query: `PATCH /orders/ord-1`.
+    pub request: String,
+    /// The order's own headers.
+    pub headers: Vec<(String, String)>,
+    /// Path and query by which the order that it acts on was read.
+    pub read_at: Option<String>,
+    /// The operation's name.
+    pub operation: String,
+    /// The logical name of the server it goes to.
+    pub api: String,
+    /// What it came from.
+    pub origin: Origin,
+    /// Who asked for it.
+    pub actor: Actor,
+    /// Why a person is asked.
+    pub because: Because,
+    /// Silence until then is a no; `None`: no answer is awaited.
+    pub expires: Option<Timestamp>,
+    /// The version of the order it acts on, by the server's ETag.
+    pub base: Option<String>,
+    /// The version that the agent made it for, by its If-Match. Where another one stands, the server will refuse it.
+    pub made_for: Option<String>,
+    /// The order it acts on, as its server showed it.
+    pub current: Option<Value>,
+    /// The contents that are sent.
+    pub contents: Option<Value>,
+    /// Field by field, what would be otherwise. For an order that makes something new: all it holds.
+    pub changes: Vec<Change>,
+}
+
+impl std::fmt::Debug for Preview {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Preview({} {})", self.key, self.digest)
+    }
+}
+
+/// What binds an approval to what was shown: `pv1:` and a SHA-256 over length-prefixed parts.
+pub(crate) fn digest(key: IdempotencyKey, fingerprint: &str, because: &Because, base: &str, current: &[u8]) -> String {
+    let mut sha = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        sha.update((bytes.len() as u64).to_be_bytes());
+        sha.update(bytes);
+    };
+    for text in [
+        "preview 1",
+        &key.to_string(),
+        fingerprint,
+        &because.policy_version,
+        &because.reason,
+        base,
+    ] {
+        part(text.as_bytes());
+    }
+    part(current);
+    for rule in &because.rules {
+        part(rule.as_bytes());
+    }
+    let digits = sha.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+    "pv1:".chars().chain(hex).collect()
+}
+
 /// One field that differs between two versions of an order. `Debug` shows where, not what.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Where: `items[0].quantity`.
+    /// Where: `items[0].quantity`; a member whose name could pass for a path as `meta["a.b"]`.
     pub field: String,
     /// What stood there; `None`: nothing.
     pub before: Option<Value>,
@@ -75,12 +213,12 @@ pub(crate) fn changes(before: &Value, after: &Value) -> Vec<Change> {
 fn compare(field: String, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<Change>) {
     match (before, after) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let dotted = |name: &str| {
-                if field.is_empty() {
-                    name.to_owned()
-                } else {
-                    format!("{field}.{name}")
-                }
+            // A name that could pass for a path stands in brackets and quotes.
+            let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+            let dotted = |name: &str| match (field.is_empty(), plain(name)) {
+                (true, true) => name.to_owned(),
+                (false, true) => format!("{field}.{name}"),
+                (_, false) => format!("{field}[{}]", Value::from(name)),
             };
             for (name, value) in old {
                 compare(dotted(name), Some(value), new.get(name), found);

@@ -1,6 +1,10 @@
 //! How an order that a server shows compares with the one that was meant: field by field, where both name the field.
 
-use crate::{intent::Intent, operation::Impact, ruling::same_scalar};
+use crate::{
+    intent::Intent,
+    operation::{Becomes, Impact},
+    ruling::same_scalar,
+};
 use serde_json::{Number, Value};
 
 /// How an order that a server shows compares with the one that was meant.
@@ -20,13 +24,28 @@ pub(super) fn likeness(intent: &Intent, body: &Value) -> Likeness {
     }
     match intent.json() {
         Some(asked) if same_kind(&asked, body) && contradicts(&asked, body) => Likeness::Different,
-        _ if intent.impact() == Impact::Normal && has_ended(body) => Likeness::Ended,
+        asked if has_ended(body) && !is_meant_to_end(intent, asked.as_ref()) => Likeness::Ended,
         _ => Likeness::Same,
     }
 }
 
-/// Whether an order shows itself as come to nothing. Not asked of operations of high impact: to end an order is what they are for.
+/// Whether to end an order is what this one is for: it says so of its subject, or its contents do. Where it names no subject, its impact has to
+/// tell.
+fn is_meant_to_end(intent: &Intent, asked: Option<&Value>) -> bool {
+    let is_for_it = match intent.subject() {
+        Some(subject) => subject.becomes() == Becomes::Ended,
+        None => intent.impact() == Impact::High,
+    };
+    is_for_it || asked.is_some_and(says_ended)
+}
+
+/// Whether an order shows itself as come to nothing.
 fn has_ended(order: &Value) -> bool {
+    // Many servers keep what they return one level down: `{"payment": {…}}`.
+    says_ended(order) || order.as_object().is_some_and(|members| members.values().any(says_ended))
+}
+
+fn says_ended(order: &Value) -> bool {
     const ENDED: [&str; 9] = [
         "cancelled",
         "canceled",
@@ -38,12 +57,8 @@ fn has_ended(order: &Value) -> bool {
         "refused",
         "denied",
     ];
-    let ended = |order: &Value| {
-        let words = ["status", "state"].iter().filter_map(|name| order.get(name)?.as_str());
-        words.into_iter().any(|word| ENDED.contains(&word.to_ascii_lowercase().as_str()))
-    };
-    // Many servers keep what they return one level down: `{"payment": {…}}`.
-    ended(order) || order.as_object().is_some_and(|members| members.values().any(ended))
+    let mut words = ["status", "state"].iter().filter_map(|name| order.get(name)?.as_str());
+    words.any(|word| ENDED.contains(&word.to_ascii_lowercase().as_str()))
 }
 
 /// A list that is answered by an object, or an object by a bare id, names nothing that could be compared.

@@ -1,6 +1,10 @@
 //! `Asked`: what a lookup may be made of.
 
-use crate::{ids::IdempotencyKey, intent::Intent, operation::Route};
+use crate::{
+    ids::IdempotencyKey,
+    intent::Intent,
+    operation::{Route, Subject},
+};
 
 /// An order that is looked for at its server; see [`Dialect::lookup`](super::Dialect::lookup).
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +33,20 @@ impl<'a> Asked<'a> {
         self.intent.route()
     }
 
+    /// The order that this one acts on, where it changes or ends another: then below its path there is no order of its own, and what
+    /// [`Subject::at`] shows is that other one, whoever changed it. Answer `None` unless your server finds changes by their key: so a person
+    /// looks, and not a lookup at a path that means nothing.
+    pub fn subject(&self) -> Option<&'a Subject> {
+        self.intent.subject()
+    }
+
     /// A GET of the path that the order was sent to, without its query and headers: most lookups begin there.
     pub fn path(&self) -> Route {
         self.intent.route().to_get()
+    }
+
+    /// The same for an order that is a creation: `None` for what acts on another one.
+    pub(super) fn created_at(&self) -> Option<Route> {
+        self.subject().is_none().then(|| self.path())
     }
 }

@@ -205,6 +205,9 @@ impl Dialect {
     /// How an order is found: the GET that asks for it, by its key, or by the name that the server gave it ([`Asked::named`]). `None`: not
     /// this way. The answer is the order, or a list with it ([`list_at`](Self::list_at)). Default: no lookup.
     ///
+    /// Asked also of an order that changes or ends another one ([`Asked::subject`]), below whose path there is nothing of its own to find: answer
+    /// `None` there, as the presets do, unless your server finds such an order by its key.
+    ///
     /// What is found is compared with the order field by field, where both name the field. "Not found" proves nothing, unless
     /// [`lookup_reads`](Self::lookup_reads) and [`max_transit`](Self::max_transit) say otherwise.
     #[must_use]

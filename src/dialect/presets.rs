@@ -13,7 +13,8 @@ use std::{borrow::Cow, time::Duration};
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// The vendors' presets. Each begins with [`Dialect::new`], so whatever it does not name is as that says.
+/// The vendors' presets. Each begins with [`Dialect::new`], so whatever it does not name is as that says. Their lookups find what was created; for
+/// an order that acts on another one they know no way to ask, and a person looks.
 impl Dialect {
     /// Stripe, API v1. Source: <https://docs.stripe.com/api/idempotent_requests>.
     ///
@@ -38,7 +39,7 @@ impl Dialect {
         Dialect::new("gocardless")
             .reads(gocardless)
             .duplicates(Duplicates::Refused)
-            .lookup(|asked| Some(asked.path().segment(asked.named()?)))
+            .lookup(|asked| Some(asked.created_at()?.segment(asked.named()?)))
             .lookup_reads(LookupReads::Orders)
     }
 
@@ -52,7 +53,7 @@ impl Dialect {
     pub fn increase() -> Self {
         Dialect::new("increase")
             .reads(increase)
-            .lookup(|asked| Some(asked.path().query("idempotency_key", asked.key().to_string())))
+            .lookup(|asked| Some(asked.created_at()?.query("idempotency_key", asked.key().to_string())))
             .list_at("/data")
             .lookup_reads(LookupReads::Orders)
     }
@@ -124,7 +125,7 @@ impl Dialect {
             .reads(alpaca)
             .duplicates(Duplicates::Refused)
             .lookup(|asked| {
-                let found = asked.path().suffix(":by_client_order_id");
+                let found = asked.created_at()?.suffix(":by_client_order_id");
                 Some(found.query("client_order_id", asked.key().to_string()))
             })
             .lookup_reads(LookupReads::Orders)
@@ -154,7 +155,7 @@ impl Dialect {
             .key(body("/externalId"))
             .reads(toast)
             .duplicates(Duplicates::Refused)
-            .lookup(|asked| Some(asked.path().query("externalId", asked.key().to_string())))
+            .lookup(|asked| Some(asked.created_at()?.query("externalId", asked.key().to_string())))
             .lookup_reads(LookupReads::Orders)
     }
 
@@ -308,10 +309,14 @@ fn toast(answer: &Answer) -> Reading {
 }
 
 fn repeatability(answer: &Answer) -> Reading {
-    let rejected = answer
-        .header("repeatability-result")
-        .is_some_and(|says| says.trim().eq_ignore_ascii_case("rejected"));
+    let says = |word| {
+        let result = answer.header("repeatability-result");
+        result.is_some_and(|says| says.trim().eq_ignore_ascii_case(word))
+    };
+    let (accepted, rejected) = (says("accepted"), says("rejected"));
     match answer.status() {
+        // Taken as a repeat, and refused for its `If-Match`.
+        StatusCode::PRECONDITION_FAILED if accepted => Reading::ByStatus,
         StatusCode::PRECONDITION_FAILED => Reading::OutOfWindow,
         StatusCode::BAD_REQUEST if rejected => Reading::Mismatch,
         // Repeatability is not for this operation, and it was not run.
@@ -637,6 +642,7 @@ mod tests {
             [
                 (412, rejected, "", Reading::OutOfWindow),
                 (412, PLAIN, "", Reading::OutOfWindow),
+                (412, accepted, "", Reading::ByStatus),
                 (409, rejected, "", Reading::InProgress),
                 (400, rejected, r#"{"error":{"code":"InvalidInput"}}"#, Reading::Mismatch),
                 (400, accepted, r#"{"error":{"code":"InvalidInput"}}"#, Reading::ByStatus),

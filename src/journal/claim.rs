@@ -6,13 +6,14 @@ use super::{
     flight::{Flights, Landing, Seat, Waiting},
     record_of,
     store::{Committed, Decide, Mark, Store},
+    tally::Tallies,
 };
 use crate::{
     clock::{Boot, Timestamp},
     ids::{IdempotencyKey, OwnerId},
     intent::{Draft, Intent, Lineage},
     lifecycle::{self, Effect, Event, Rest, Stage, State},
-    ruling::{Because, Change, Ruling, changes},
+    ruling::{Because, Change, Judgement, Ruling, changes},
 };
 use std::{
     collections::HashSet,
@@ -107,8 +108,8 @@ impl Claimed {
 /// What a claim's turn came to.
 pub(super) enum Claiming {
     Done(Box<Claimed>),
-    /// It would correct, or follow, this order, whose end may not be durable yet: nothing was written. To be asked again once it is.
-    Rumour(IdempotencyKey),
+    /// It would correct, follow or repeat these orders, whose ends may not be durable yet: nothing was written. To be asked again once they are.
+    Rumour(Vec<IdempotencyKey>),
 }
 
 impl Claiming {
@@ -172,7 +173,7 @@ impl Claim {
         let decide: Decide = Box::new(move |turn| {
             Box::pin(async move {
                 let state = fold(&turn.story(key).await?)?.1;
-                if state.is_open() && state.rest().is_none() && state.owner() == Some(owner) {
+                if state.flown_by() == Some(owner) {
                     let event = state.resting(Rest::Interrupted {});
                     let after = state.after(&event, at);
                     turn.append(record_of(key, &event, at, &after)?);
@@ -216,28 +217,32 @@ pub(super) struct Clerk {
     pub(super) owner: OwnerId,
     pub(super) now: Timestamp,
     pub(super) boot: Option<Boot>,
+    pub(super) tallies: Arc<Tallies>,
 }
 
 impl Clerk {
-    /// `sure_of`: this order's end is known to be durable.
+    /// `sure_of`: these orders' ends are known to be durable.
     pub(super) async fn claim(
         &self,
         turn: &mut dyn Turn,
         draft: Draft,
-        ruling: Ruling,
+        judgement: Judgement,
         terms: ClaimTerms,
-        sure_of: Option<IdempotencyKey>,
+        sure_of: &[IdempotencyKey],
     ) -> Result<Claiming, StoreError> {
         let columns = draft.columns();
         let mut lineage = Lineage::FIRST;
-        let mut ruling = ruling;
+        let Judgement { mut ruling, daily } = judgement;
         if let (Some(origin), Some(source)) = (columns.origin, columns.source) {
             if let Some(key) = turn.by_origin(origin, source).await? {
                 let (intent, state) = self.read(turn, key).await?;
                 match self.met(&intent, &state, &draft) {
                     Met::Same => return self.join(turn, intent, state, &draft).await.map(Claiming::done),
                     Met::Drift => return Ok(Claiming::done(drift(intent, state, &draft))),
-                    Met::Freed | Met::Corrects if sure_of != Some(key) => return Ok(Claiming::Rumour(key)),
+                    Met::Freed | Met::Corrects if !sure_of.contains(&key) => return Ok(Claiming::Rumour(vec![key])),
+                    Met::Freed | Met::Corrects if let Some(known) = self.stands_before(turn, &intent).await? => {
+                        return Ok(Claiming::done(known));
+                    }
                     Met::Freed => lineage = next_generation(&intent),
                     Met::Corrects => {
                         lineage = next_generation(&intent);
@@ -250,9 +255,16 @@ impl Clerk {
             } else if let Some(known) = self.under_another_api(turn, &columns, &draft).await? {
                 return Ok(Claiming::done(known));
             }
-        } else if let Some(known) = self.likely_repeat(turn, &columns, &draft, terms.repeat_window).await? {
-            return Ok(Claiming::done(known));
+        } else {
+            match self.likely_repeat(turn, &columns, &draft, terms.repeat_window).await? {
+                Repeats::Known(known) => return Ok(Claiming::done(*known)),
+                // A no that power could still take would leave both open (R7).
+                Repeats::Ended(noes) if noes.iter().any(|no| !sure_of.contains(no)) => return Ok(Claiming::Rumour(noes)),
+                Repeats::Ended(_) => {}
+            }
         }
+        // Only what is new is weighed: a further call costs the day nothing.
+        let ruling = self.weigh_the_day(turn, &draft, ruling, &daily).await;
         self.mint(turn, draft, ruling, lineage, terms).await.map(Claiming::done)
     }
 
@@ -268,6 +280,20 @@ impl Clerk {
         } else {
             Met::Drift
         }
+    }
+
+    /// An origin means its newest order (R17), which is a no or was freed. One before it was freed in doubt, and has been heard of since: it stands, or
+    /// may, so what would follow is no correction but a second order, and a person says whether it shall be one.
+    async fn stands_before(&self, turn: &mut dyn Turn, newest: &Intent) -> Result<Option<Claimed>, StoreError> {
+        let mut before = newest.supersedes();
+        while let Some(key) = before {
+            let (existing, state) = self.read(turn, key).await?;
+            if state.effect() != Effect::None && !state.is_freed() {
+                return Ok(Some(Claimed::LikelyRepeat { existing, state }));
+            }
+            before = existing.supersedes();
+        }
+        Ok(None)
     }
 
     /// R17: a person refused one of the orders that this one would correct, however many corrections lie between.
@@ -311,16 +337,16 @@ impl Clerk {
         let key = intent.key();
         let state = self.write_down_silence(turn, key, state)?;
         // What passes by time alone is the flight's to find: it may ask the server first, and writes down what it is told (R8).
-        if !state.is_open() {
+        if !state.is_open() && !matches!(state.stage(), Stage::Approved { .. }) {
             return Ok(Claimed::Known { intent, state });
         }
         let seat = match self.flights.take(key) {
             Ok(seat) => seat,
             Err(waiting) => return Ok(Claimed::InFlightHere { key, waiting }),
         };
-        let owner = state.owner().unwrap_or(self.owner);
-        let resting = state.rest().is_some();
-        if owner != self.owner && !resting && turn.alive(owner).await? {
+        if let Some(owner) = state.flown_by().filter(|owner| *owner != self.owner)
+            && turn.alive(owner).await?
+        {
             return Ok(Claimed::Elsewhere { key });
         }
         let state = self.append(turn, key, state, &[Event::TakenOver { owner: self.owner }])?;
@@ -389,8 +415,8 @@ impl Clerk {
         Ok(None)
     }
 
-    /// R11: the repeat guard. An order in doubt counts whatever its age; a clock that stands before the record counts as inside the window; a
-    /// definite no and what a person stopped don't count. An order that was vouched for as distinct passes, once: the same words about the same
+    /// R11: the repeat guard. An order in doubt counts whatever its age, also one that a person stopped in doubt, until they free it; a clock that
+    /// stands before the record counts as inside the window; a definite no doesn't count. An order that was vouched for as distinct passes, once: the same words about the same
     /// contents are a further call.
     async fn likely_repeat(
         &self,
@@ -398,7 +424,8 @@ impl Clerk {
         columns: &crate::intent::Columns,
         draft: &Draft,
         window: Duration,
-    ) -> Result<Option<Claimed>, StoreError> {
+    ) -> Result<Repeats, StoreError> {
+        let mut noes = Vec::new();
         let near: HashSet<IdempotencyKey> = turn.by_repeat(columns.repeat, self.now.minus(window)).await?.into_iter().collect();
         // A wall clock that leapt within this boot makes the near look far. Claims stand in their true order, so the first that the machine's own
         // count calls far, or can't date, ends the search among those.
@@ -415,15 +442,21 @@ impl Clerk {
             }
             let state = self.write_down_silence(turn, key, state)?;
             let counts = match state.at(self.now) {
-                Stage::Settled(settled) => matches!(settled, lifecycle::Settled::Succeeded { .. }),
+                Stage::Settled(lifecycle::Settled::Succeeded { .. }) => true,
+                // What a person closed by their own word counts until they free it, as it would with an origin (R4, R19).
+                Stage::Settled(lifecycle::Settled::Abandoned { .. }) => state.was_stopped_in_doubt(),
+                Stage::Settled(lifecycle::Settled::Rejected { answer }) => answer.is_none(),
+                Stage::Settled(lifecycle::Settled::Denied { .. }) => false,
                 Stage::Open | Stage::AwaitingApproval { .. } | Stage::Approved { .. } | Stage::NeedsReview(_) => true,
             };
             let asked_about = draft.origin().is_unknown() || existing.origin() == draft.origin();
-            if counts && asked_about && !state.is_freed() {
-                return Ok(Some(Claimed::LikelyRepeat { existing, state }));
+            match (counts && !state.is_freed(), asked_about) {
+                (true, true) => return Ok(Repeats::Known(Box::new(Claimed::LikelyRepeat { existing, state }))),
+                (false, true) => noes.push(key),
+                (_, false) => {}
             }
         }
-        Ok(None)
+        Ok(Repeats::Ended(noes))
     }
 
     /// Whether it was claimed within that time of this boot, whatever the wall clock says.
@@ -432,27 +465,6 @@ impl Clerk {
             (Some(now), Some(then)) => now.id == then.id && Duration::from_millis(now.up_ms.saturating_sub(then.up_ms)) <= window,
             _ => false,
         }
-    }
-
-    pub(super) async fn withdraw(
-        &self,
-        turn: &mut dyn Turn,
-        key: IdempotencyKey,
-        by: String,
-        why: String,
-    ) -> Result<Option<(Intent, State)>, StoreError> {
-        let Some((intent, state)) = self.find(turn, key).await? else {
-            return Ok(None);
-        };
-        // Under the lease: an order that is in the air is not taken back.
-        let Ok(_seat) = self.flights.take(key) else {
-            return Ok(Some((intent, state)));
-        };
-        let state = match state.may_be_withdrawn() {
-            true => self.append(turn, key, state, &[Event::Withdrawn { by, why }])?,
-            false => state,
-        };
-        Ok(Some((intent, state)))
     }
 
     /// Appends events, and says where the order stands after them.
@@ -484,6 +496,14 @@ impl Clerk {
     pub(super) async fn read(&self, turn: &mut dyn Turn, key: IdempotencyKey) -> Result<(Intent, State), StoreError> {
         fold(&turn.story(key).await?)
     }
+}
+
+/// What the repeat guard found.
+enum Repeats {
+    /// An order that this one looks like.
+    Known(Box<Claimed>),
+    /// None that counts, since these ended without success.
+    Ended(Vec<IdempotencyKey>),
 }
 
 /// How a draft stands to the newest order of its origin.

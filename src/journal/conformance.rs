@@ -58,7 +58,7 @@ pub struct Broken {
 }
 
 /// The rules, in the order in which they are tried.
-pub const RULES: [&str; 12] = [
+pub const RULES: [&str; 14] = [
     "what is appended is read back, byte for byte and in order",
     "a decision that ends with an error writes nothing",
     "a turn sees what it appended itself, and everything before it",
@@ -70,7 +70,9 @@ pub const RULES: [&str; 12] = [
     "whoever waits for news hears of it, and hears in time that there is none",
     "this owner lives, and nobody else does",
     "compaction forgets nothing",
+    "every order is listed once, oldest claim first, wherever it stands",
     "a closed book says so, and a kept one is the same when it is opened again",
+    "claims are listed by their time, behind any one of them",
 ];
 
 /// Runs every rule, each on a book of its own, and says which is broken first.
@@ -93,7 +95,9 @@ pub async fn check(open: impl AsyncFn(&str) -> Arc<dyn Store>, keeps: Keeps) -> 
             8 => news(&*store).await,
             9 => alive(&*store).await,
             10 => compacted(&*store).await,
-            _ => closed(&store, &open, &name, keeps).await,
+            11 => all_listed(&*store).await,
+            12 => closed(&store, &open, &name, keeps).await,
+            _ => dated(&*store).await,
         };
         seen.map_err(|what| Broken { rule, what: what.0 })?;
     }
@@ -389,6 +393,42 @@ async fn compacted(store: &dyn Store) -> Held {
     Ok(())
 }
 
+/// Orders with an origin and without, done and not, moved in several rounds, with records for what moved out in between; and one that has no claim.
+async fn all_listed(store: &dyn Store) -> Held {
+    same("the orders of an empty book", store.orders().await?.len(), 0)?;
+    let mut right = Vec::new();
+    for round in 0..3_u8 {
+        for n in 0..10_u8 {
+            let a = key(u32::from(round) * 10 + u32::from(n))?;
+            let named = columns(round * 10 + n + 1, round * 10 + n + 1, 1);
+            let without = Columns {
+                origin: None,
+                source: None,
+                ..named
+            };
+            let columns = if n % 3 == 0 { without } else { named };
+            append(store, vec![claimed(a, i64::from(round), columns)]).await?;
+            right.push(a);
+            if n % 4 > 0 {
+                append(store, vec![settled(a, i64::from(round))]).await?;
+            }
+        }
+        // What was not done is, and moves after what was claimed behind it.
+        append(store, vec![settled(key(u32::from(round) * 10)?, 9)]).await?;
+        append(store, vec![record(key(1)?, "joined", 9, Standing::Done, None)]).await?;
+        let torn = key(100 + u32::from(round))?;
+        append(store, vec![record(torn, "sent", 9, Standing::Open, None), settled(torn, 9)]).await?;
+        right.push(torn);
+        same("all orders", store.orders().await?, right.clone())?;
+        store.compact().await?;
+        same("all orders after compaction", store.orders().await?, right.clone())?;
+        append(store, vec![record(key(2)?, "joined", 9, Standing::Done, None)]).await?;
+        append(store, vec![settled(key(u32::from(round) * 10 + 4)?, 9)]).await?;
+        same("all orders, one of which stands in both", store.orders().await?, right.clone())?;
+    }
+    Ok(())
+}
+
 async fn closed(store: &Arc<dyn Store>, open: &impl AsyncFn(&str) -> Arc<dyn Store>, name: &str, keeps: Keeps) -> Held {
     let a = key(1)?;
     append(&**store, vec![claimed(a, 1, columns(1, 1, 1))]).await?;
@@ -406,6 +446,37 @@ async fn closed(store: &Arc<dyn Store>, open: &impl AsyncFn(&str) -> Arc<dyn Sto
     same("whether its owner is another", again.owner() != owner, true)?;
     same("the story", again.story(a).await?.len(), 1)?;
     same("what is not done", again.unsettled(None, 10).await?, vec![a])?;
+    same("all orders", again.orders().await?, vec![a])?;
     let lives = ask(&*again, move |turn| turn.alive(owner)).await?;
     same("whether the former owner lives", lives, false)
+}
+
+async fn dated(store: &dyn Store) -> Held {
+    // Long ago, so that compaction moves what it may.
+    let long_ago = |minute: i64| minute - 10_000_000;
+    for (n, minute) in [(1_u8, 5), (2, 9), (3, 4), (4, 7), (5, 5)] {
+        let (a, at) = (key(n.into())?, long_ago(minute));
+        append(store, vec![claimed(a, at, columns(n, n, 1)), settled(a, at)]).await?;
+        append(store, vec![record(key(1)?, "joined", at, Standing::Done, None)]).await?;
+    }
+    let since = async |after: Option<u32>, minute: i64| {
+        let after = after.map(key).transpose()?;
+        ask(store, move |turn| turn.claimed_since(after, at(long_ago(minute)))).await
+    };
+    let keys = |of: &[u32]| of.iter().map(|n| key(*n)).collect::<Result<Vec<_>, _>>();
+    same("claims since minute 5", since(None, 5).await?, keys(&[1, 2, 4, 5])?)?;
+    same("claims since minute 5, behind the second", since(Some(2), 5).await?, keys(&[4, 5])?)?;
+    same(
+        "claims behind the first, which was joined since",
+        since(Some(1), 4).await?,
+        keys(&[2, 3, 4, 5])?,
+    )?;
+    same("claims behind the last", since(Some(5), 1).await?, Vec::new())?;
+    same("claims behind one that nobody knows", since(Some(9), 7).await?, keys(&[2, 4])?)?;
+    // What is moved out need not be listed; what is listed behind it must be all that was claimed since.
+    store.compact().await?;
+    append(store, vec![claimed(key(6)?, long_ago(9), columns(6, 6, 1))]).await?;
+    append(store, vec![record(key(5)?, "joined", long_ago(9), Standing::Done, None)]).await?;
+    let behind = since(Some(5), 1).await?;
+    same("whether a claim after compaction is listed", behind.contains(&key(6)?), true)
 }

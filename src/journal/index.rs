@@ -11,6 +11,8 @@ pub(crate) struct Index<P> {
     by_origin: HashMap<Hash, IdempotencyKey>,
     by_source: HashMap<Hash, Vec<IdempotencyKey>>,
     by_repeat: HashMap<Hash, Vec<(Timestamp, IdempotencyKey)>>,
+    /// Claims in their order.
+    by_time: Vec<(Timestamp, IdempotencyKey)>,
     /// Not done, by the order of their claims.
     unsettled: BTreeMap<u64, IdempotencyKey>,
     claims: u64,
@@ -49,6 +51,7 @@ impl<P: Clone> Index<P> {
             by_origin: HashMap::new(),
             by_source: HashMap::new(),
             by_repeat: HashMap::new(),
+            by_time: Vec::new(),
             unsettled: BTreeMap::new(),
             claims: 0,
         }
@@ -83,6 +86,7 @@ impl<P: Clone> Index<P> {
             self.by_source.entry(source).or_default().push(line.key);
         }
         self.by_repeat.entry(columns.repeat).or_default().push((line.at, line.key));
+        self.by_time.push((line.at, line.key));
     }
 
     pub(crate) fn by_origin(&self, origin: &Hash) -> Option<IdempotencyKey> {
@@ -101,6 +105,20 @@ impl<P: Clone> Index<P> {
             .filter(|(at, key)| *at >= since || !self.is_done(key))
             .map(|(_, key)| *key)
             .collect()
+    }
+
+    /// Every order, oldest claim first.
+    pub(crate) fn orders(&self) -> Vec<IdempotencyKey> {
+        let mut orders: Vec<_> = self.orders.iter().map(|(key, entry)| (entry.ordinal, *key)).collect();
+        orders.sort_unstable();
+        orders.into_iter().map(|(_, key)| key).collect()
+    }
+
+    pub(crate) fn claimed_since(&self, after: Option<IdempotencyKey>, since: Timestamp) -> Vec<IdempotencyKey> {
+        // From the end: whoever asks knows nearly all of them.
+        let unknown = self.by_time.iter().rev().take_while(|(_, key)| Some(*key) != after).count();
+        let behind = self.by_time.iter().skip(self.by_time.len().saturating_sub(unknown));
+        behind.filter(|(at, _)| *at >= since).map(|(_, key)| *key).collect()
     }
 
     fn is_done(&self, key: &IdempotencyKey) -> bool {

@@ -108,6 +108,10 @@ impl Turn for MemoryTurn<'_> {
         ready(self.book.index.by_repeat(&repeat, since))
     }
 
+    fn claimed_since(&mut self, after: Option<IdempotencyKey>, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
+        ready(self.book.index.claimed_since(after, since))
+    }
+
     fn story(&mut self, key: IdempotencyKey) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         ready(self.story_now(key))
     }
@@ -171,6 +175,10 @@ impl Store for MemoryStore {
 
     fn unsettled(&self, after: Option<IdempotencyKey>, limit: usize) -> BoxFuture<'static, Result<Vec<IdempotencyKey>, StoreError>> {
         done(self.with(|book| book.index.unsettled(after, limit)))
+    }
+
+    fn orders(&self) -> BoxFuture<'static, Result<Vec<IdempotencyKey>, StoreError>> {
+        done(self.with(|book| book.index.orders()))
     }
 
     fn changed(&self, seen: Mark, at_most: Duration) -> BoxFuture<'static, Result<Mark, StoreError>> {

@@ -11,7 +11,10 @@ mod file;
 mod flight;
 mod index;
 mod memory;
+mod person;
 pub mod store;
+mod story;
+mod tally;
 /// The crate's stores by themselves, without a journal's rules: for benches, and for the suite of [`conformance`].
 #[cfg(feature = "testkit")]
 pub mod core {
@@ -30,21 +33,26 @@ pub mod disk {
 
 pub(crate) use claim::{Claim, ClaimTerms, Claimed};
 pub(crate) use flight::{Landing, Waiting};
+pub use person::Finding;
+pub(crate) use person::{Act, Acted, Heard, Parked, verbs_for};
+pub(crate) use story::{Story, Told};
 
 use crate::{
-    clock::{Clock, SystemClock, Timestamp},
+    clock::{Boot, Clock, SystemClock, Timestamp},
     future::BoxFuture,
     ids::IdempotencyKey,
     intent::{Draft, Intent},
     lifecycle::{Effect, Event, Settled, Stage, State},
-    ruling::Ruling,
+    operation::Placed,
+    ruling::Judgement,
 };
 use bytes::Bytes;
 use claim::{Claiming, Clerk};
 use disk::{Disk, RealDisk};
 use flight::Flights;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
 use store::{Compaction, Decide, Mark, Record, Standing, Store, StoreError, StoreErrorKind, TornReport, Turn};
+use tally::Tallies;
 
 /// The book of orders: which key each has, what was sent, what came of it.
 ///
@@ -59,6 +67,7 @@ pub struct Journal {
     clock: Arc<dyn Clock>,
     durability: Durability,
     torn: Arc<[TornReport]>,
+    tallies: Arc<Tallies>,
 }
 
 /// What waits for the disk before it is acted on or told.
@@ -232,6 +241,7 @@ impl JournalBuilder {
             clock: self.clock,
             durability: self.durability,
             torn,
+            tallies: Arc::default(),
         }
     }
 }
@@ -301,6 +311,11 @@ impl Journal {
         self.clock.now()
     }
 
+    /// The machine's own count, for an age that no step of the wall clock changes.
+    pub(crate) fn boot(&self) -> Option<Boot> {
+        self.clock.boot()
+    }
+
     /// Where an order stands now, by both clocks.
     pub(crate) fn stage_now(&self, state: &State) -> Stage {
         state.at_boot(self.clock.now(), self.clock.boot().as_ref())
@@ -313,23 +328,24 @@ impl Journal {
 
     /// The claim: one turn that asks whether this order is known, and gives it its key if it is not. Durable before it answers.
     ///
-    /// A no that an order corrects is made durable before the correction gets its key, by a turn of its own: if power took the no alone, both
-    /// would be open, and both would be sent (R7).
-    pub(crate) async fn claim(&self, draft: Draft, ruling: Ruling, terms: ClaimTerms) -> Result<Claimed, JournalError> {
-        let mut sure_of = None;
+    /// A no that an order corrects, or repeats without an origin, is made durable before that order gets its key, by a turn of its own: if power
+    /// took the no alone, both would be open, and both would be sent (R7).
+    pub(crate) async fn claim(&self, draft: Draft, judgement: impl Into<Judgement>, terms: ClaimTerms) -> Result<Claimed, JournalError> {
+        let judgement = judgement.into();
+        let mut sure_of = Vec::new();
         loop {
             let clerk = Clerk {
                 boot: self.clock.boot(),
                 ..self.clerk()
             };
-            let (draft, ruling) = (draft.clone(), ruling.clone());
-            let (decide, told) = listened_to(move |turn| Box::pin(async move { clerk.claim(turn, draft, ruling, terms, sure_of).await }));
+            let (draft, judgement, sure) = (draft.clone(), judgement.clone(), sure_of.clone());
+            let (decide, told) = listened_to(move |turn| Box::pin(async move { clerk.claim(turn, draft, judgement, terms, &sure).await }));
             let committed = self.store.commit(decide).await?;
             match told.await.map_err(|_| not_run())? {
                 Claiming::Done(claimed) => return claimed.once(committed),
-                Claiming::Rumour(no) => {
+                Claiming::Rumour(noes) => {
                     committed.durable?;
-                    sure_of = Some(no);
+                    sure_of.extend(noes);
                 }
             }
         }
@@ -443,17 +459,77 @@ impl Journal {
             .await
     }
 
-    /// Takes back an order that was never sent (R16). Answers with the order as it stands, withdrawn or not.
-    pub(crate) async fn withdraw(&self, key: IdempotencyKey, by: String, why: String) -> Result<Option<(Intent, State)>, JournalError> {
+    /// What a person wants of an order: done, or not, and written down either way. `None`: there is no such order.
+    pub(crate) async fn act(&self, key: IdempotencyKey, by: String, act: Act) -> Result<Option<Acted>, JournalError> {
         let clerk = self.clerk();
-        self.find(key, move |turn| Box::pin(async move { clerk.withdraw(turn, key, by, why).await }))
+        self.find(key, move |turn| Box::pin(async move { clerk.act(turn, key, by, act).await }))
             .await
     }
 
+    /// Whether a flight has it, here or in another living process.
+    pub(crate) async fn is_flying(&self, key: IdempotencyKey) -> Result<bool, JournalError> {
+        let clerk = self.clerk();
+        let flying = self.find(key, move |turn| {
+            Box::pin(async move {
+                let Some((_, state)) = clerk.find(turn, key).await? else {
+                    return Ok(None);
+                };
+                Ok(Some(clerk.lease(turn, key, &state).await?.is_none()))
+            })
+        });
+        Ok(flying.await?.unwrap_or(false))
+    }
+
+    /// The order that followed another one of its origin.
+    pub(crate) async fn successor(&self, intent: &Intent) -> Result<Option<IdempotencyKey>, JournalError> {
+        let columns = intent.columns();
+        let (Some(origin), Some(source)) = (columns.origin, columns.source) else {
+            return Ok(None);
+        };
+        let (key, clerk) = (intent.key(), self.clerk());
+        let (mark, found) = self
+            .ask(move |turn| Box::pin(async move { clerk.successor(turn, key, origin, source).await }))
+            .await?;
+        self.store.durable(mark).await?;
+        Ok(found)
+    }
+
+    /// Of parked orders, those of which something was written since they were looked at, or whose time is up. One turn for all of them.
+    pub(crate) async fn heard_of(&self, parked: Vec<(IdempotencyKey, Parked)>) -> Result<Vec<Heard>, JournalError> {
+        let clerk = self.clerk();
+        let (mark, heard) = self
+            .ask(move |turn| Box::pin(async move { Ok(clerk.heard_of(turn, parked).await) }))
+            .await?;
+        self.store.durable(mark).await?;
+        Ok(heard)
+    }
+
+    /// The newest order of this operation and origin at this api; `None` where there is none. Durable before it answers.
+    pub(crate) async fn placed(&self, api: &str, placed: &Placed) -> Result<Option<(Intent, State)>, JournalError> {
+        let hash = |api| placed.origin.hash(api, &placed.operation);
+        let (Some(origin), Some(source)) = (hash(Some(api)), hash(None)) else {
+            return Ok(None);
+        };
+        let clerk = self.clerk();
+        let (mark, found) = self
+            .ask(move |turn| {
+                Box::pin(async move {
+                    match turn.by_origin(origin, source).await? {
+                        Some(key) => clerk.find(turn, key).await,
+                        None => Ok(None),
+                    }
+                })
+            })
+            .await?;
+        self.store.durable(mark).await?;
+        Ok(found)
+    }
+
     /// What a decision finds of one order, durable before it is told. What can't be read may have been processed.
-    async fn find<F>(&self, key: IdempotencyKey, decide: F) -> Result<Option<(Intent, State)>, JournalError>
+    async fn find<T, F>(&self, key: IdempotencyKey, decide: F) -> Result<Option<T>, JournalError>
     where
-        F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<Option<(Intent, State)>, StoreError>> + Send + 'static,
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<Option<T>, StoreError>> + Send + 'static,
     {
         let failed = || JournalError::of(key, Effect::Possible);
         let (mark, found) = self.ask(decide).await.map_err(failed())?;
@@ -464,6 +540,23 @@ impl Journal {
     /// Keys of orders that are not done, oldest claim first, after `after`.
     pub(crate) async fn unsettled(&self, after: Option<IdempotencyKey>, limit: usize) -> Result<Vec<IdempotencyKey>, JournalError> {
         Ok(self.store.unsettled(after, limit).await?)
+    }
+
+    /// Keys of all orders that are not done, oldest claim first, each once.
+    pub(crate) async fn all_unsettled(&self) -> Result<Vec<IdempotencyKey>, JournalError> {
+        /// Orders are read from the journal in pages.
+        const PAGE: usize = 256;
+        let (mut found, mut met, mut after) = (Vec::new(), HashSet::new(), None);
+        loop {
+            let page = self.unsettled(after, PAGE).await?;
+            let known = found.len();
+            // The order a page ended with may have moved to the archive since: then the list begins anew.
+            found.extend(page.iter().filter(|key| met.insert(**key)));
+            after = page.last().copied();
+            if page.len() < PAGE || found.len() == known {
+                return Ok(found);
+            }
+        }
     }
 
     /// Waits until somebody, in this process or another, writes something, or the time is up.
@@ -486,6 +579,7 @@ impl Journal {
             now: self.clock.now(),
             // Only a claim asks for it, and asking is not free.
             boot: None,
+            tallies: Arc::clone(&self.tallies),
         }
     }
 }
@@ -546,14 +640,19 @@ fn record_of(key: IdempotencyKey, event: &Event, at: Timestamp, after: &State) -
         Event::Claimed(claimed) => Some(claimed.order.columns()),
         _ => None,
     };
-    Ok(Record {
+    let record = Record {
         key,
         name: event.name().to_owned(),
         at,
         standing: standing(after),
         columns,
         data: Bytes::copy_from_slice(data.as_bytes()),
-    })
+    };
+    // A receipt that a person gives may be nested more deeply than anything that is read.
+    if matches!(event, Event::Reconciled { .. }) && event_of(&record).is_err() {
+        return Err(unwritable("it could not be read again"));
+    }
+    Ok(record)
 }
 
 fn event_of(record: &Record) -> Result<Event, StoreError> {
@@ -575,6 +674,8 @@ fn standing(state: &State) -> Standing {
         Stage::Open => Standing::Open,
         Stage::AwaitingApproval { .. } | Stage::Approved { .. } => Standing::Wait,
         Stage::NeedsReview(_) => Standing::Look,
+        // Found whatever its age, and kept in the log, until a person frees its origin (R11).
+        Stage::Settled(_) if state.was_stopped_in_doubt() => Standing::Look,
         Stage::Settled(_) => Standing::Done,
     }
 }

@@ -86,6 +86,17 @@ pub trait Turn: Send {
     /// Claims with this (api, fingerprint) that are not done, whatever their age, or were claimed at or after `since`; newest first.
     fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>>;
 
+    /// Orders that were claimed behind `after`, and whose claims say that they were written at or after `since`; oldest claim first. `after` is an
+    /// order that an earlier answer named; where it is `None`, or its claim is no longer where the others are, it is all of them. What was moved
+    /// to an archive need not be among them; what this turn appended need not be either.
+    ///
+    /// Daily limits are counted by it. Default: an error; then every daily limit counts as passed.
+    fn claimed_since(&mut self, after: Option<IdempotencyKey>, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
+        let _ = (after, since);
+        let error = StoreError::new(StoreErrorKind::Refused, "this store does not list claims by their time");
+        Box::pin(std::future::ready(Err(error)))
+    }
+
     /// All records of one order, oldest first; empty where there is none.
     fn story(&mut self, key: IdempotencyKey) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
@@ -140,6 +151,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Orders that are not done, in the order of their claims, after `after`, at most `limit`. Pages, so that no stream stands in the trait.
     fn unsettled(&self, after: Option<IdempotencyKey>, limit: usize) -> BoxFuture<'static, Result<Vec<IdempotencyKey>, StoreError>>;
+
+    /// Every order the book knows, wherever its records stand, those that [`compact`](Store::compact) moved away included: each once, oldest claim
+    /// first. One snapshot of 16 bytes an order and no pages, so that a compaction between two of them can neither hide nor double an order.
+    fn orders(&self) -> BoxFuture<'static, Result<Vec<IdempotencyKey>, StoreError>>;
 
     /// Returns when something was written after `seen` by this or another process, or `at_most` has passed; with the present mark.
     fn changed(&self, seen: Mark, at_most: Duration) -> BoxFuture<'static, Result<Mark, StoreError>>;

@@ -9,7 +9,7 @@ use crate::{
     lifecycle::Settled,
     order::PlaceOrder,
     origin::Origin,
-    ruling::Because,
+    ruling::{Because, Ruling},
 };
 use http::{HeaderMap, StatusCode};
 
@@ -124,10 +124,12 @@ async fn never_sent_needs_proof() {
         let (key, _) = new(claim(&journal, "a", Ruling::Ask(because())).await);
         let cleared = Event::Cleared {
             because: because(),
+            request: None,
             boot: None,
         };
         write(&journal, key, vec![cleared, refused()]).await;
-        let (_, state) = journal.withdraw(key, by().0, by().1).await.unwrap().unwrap();
+        let (by, why) = by();
+        let Acted { state, .. } = journal.act(key, by, Act::Withdraw { why }).await.unwrap().unwrap();
         assert_eq!(state.effect(), Effect::Possible);
         assert!(state.is_open(), "{:?}", state.stage());
         assert!(matches!(claim(&journal, "b", allow()).await, Claimed::Drift { .. }));

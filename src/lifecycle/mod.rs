@@ -1,10 +1,12 @@
 //! What happened to an order, as events; and what they come to: `State`, a pure fold (`state.rs`). Words only: no I/O.
 
+mod person;
 mod sighting;
 mod state;
 
+pub use person::{TurnedAway, Verb};
 pub(crate) use sighting::{Says, Sighting};
-pub(crate) use state::{Stage, State, retention_margin};
+pub(crate) use state::{Shown, Stage, State, retention_margin};
 
 use crate::{
     actor::Actor,
@@ -121,6 +123,8 @@ pub(crate) enum Rest {
     TooLarge {},
     /// The TLS handshake failed.
     Tls {},
+    /// Approved, and not sent: the order that it acts on could not be read, to see that it is as it was when it was shown.
+    Unseen {},
     /// The task ended before its work did: its runtime was dropped, it panicked, or the operating system gave no randomness.
     Interrupted {},
 }
@@ -171,6 +175,22 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_call: Option<String>,
     },
+    /// What a person is to be shown was put together: the order that this one acts on, as it stood, and why a person is asked.
+    Previewed {
+        /// The request by which it was read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
+        /// The order it acts on, as its server showed it; `None` where it acts on none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        current: Option<Answer>,
+        /// What asked for a person, by the policy of then.
+        because: Because,
+        /// What an approval has to name.
+        digest: String,
+        /// The approval of another preview ends with this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        voids: Option<Voids>,
+    },
     /// A person said yes, to exactly what was shown.
     Approved {
         /// Who.
@@ -193,6 +213,9 @@ pub(crate) enum Event {
     Cleared {
         /// Whose leave it is.
         because: Because,
+        /// The request by which the order that it acts on was looked at last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
         /// For counting the key's age.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         boot: Option<Boot>,
@@ -273,11 +296,38 @@ pub(crate) enum Event {
         /// Why.
         why: String,
     },
+    /// Somebody wanted to decide, and was not let; nothing came of it.
+    TurnedAway {
+        /// Who, as they named themselves.
+        by: String,
+        /// What they wanted.
+        verb: Verb,
+        /// Why not.
+        why: TurnedAway,
+    },
     /// A flight begins that did not begin with the claim. Durable before its first byte.
     TakenOver {
         /// Whose it is now.
         owner: OwnerId,
     },
+}
+
+/// Why an approval is void, and how long a person has to give another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Voids {
+    pub(crate) why: Void,
+    pub(crate) until: Timestamp,
+}
+
+/// Why an approval is void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Void {
+    /// The order it acts on is not as it was when it was shown.
+    BaseChanged,
+    /// The policy is another than the one that asked.
+    PolicyChanged,
 }
 
 /// What a lookup found. Only [`Found::Same`] settles an order; nothing here proves that there is none (R10).
@@ -330,6 +380,7 @@ impl Event {
         match self {
             Event::Claimed(_) => "claimed",
             Event::Joined { .. } => "joined",
+            Event::Previewed { .. } => "previewed",
             Event::Approved { .. } => "approved",
             Event::Refused { .. } => "refused",
             Event::Cleared { .. } => "cleared",
@@ -343,6 +394,7 @@ impl Event {
             Event::Abandoned { .. } => "abandoned",
             Event::Withdrawn { .. } => "withdrawn",
             Event::Freed { .. } => "freed",
+            Event::TurnedAway { .. } => "turned_away",
             Event::TakenOver { .. } => "taken_over",
         }
     }
@@ -354,6 +406,7 @@ impl Event {
             Event::Joined { .. } | Event::Sent { .. } | Event::Observed { .. } | Event::LookedUp { .. } | Event::Rested { .. } => false,
             Event::Settled(settled) => !matches!(settled, Settled::Succeeded { .. }),
             Event::Claimed(_)
+            | Event::Previewed { .. }
             | Event::Approved { .. }
             | Event::Refused { .. }
             | Event::Cleared { .. }
@@ -362,6 +415,7 @@ impl Event {
             | Event::Abandoned { .. }
             | Event::Withdrawn { .. }
             | Event::Freed { .. }
+            | Event::TurnedAway { .. }
             | Event::TakenOver { .. } => true,
         }
     }

@@ -3,13 +3,18 @@
 //! The fold is total: every event has a meaning in every state, and nothing that arrives after an end vanishes. Lost records can only add
 //! doubt, never take it away (R15).
 
-use super::{Claimed, Effect, Event, Found, Rest, ReviewReason, Settled, Sighting};
+mod approval;
+
+pub(crate) use approval::Shown;
+
+use super::{Claimed, Effect, Event, Found, Rest, ReviewReason, Settled, Sighting, Voids};
 use crate::{
     answer::{Answer, Head, NoAnswer},
     clock::{Boot, Timestamp},
     ids::OwnerId,
     ruling::{Because, Ruling},
 };
+use approval::Approval;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
@@ -36,6 +41,22 @@ pub(crate) enum Stage {
     Settled(Settled),
 }
 
+impl Stage {
+    /// For lists and exports.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Stage::Open => "open",
+            Stage::AwaitingApproval { .. } => "awaiting_approval",
+            Stage::Approved { .. } => "approved",
+            Stage::NeedsReview(_) => "review",
+            Stage::Settled(Settled::Succeeded { .. }) => "succeeded",
+            Stage::Settled(Settled::Rejected { .. }) => "rejected",
+            Stage::Settled(Settled::Denied { .. }) => "denied",
+            Stage::Settled(Settled::Abandoned { .. }) => "abandoned",
+        }
+    }
+}
+
 /// The first attempt that may have had an effect: it stays in every later error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
@@ -50,6 +71,10 @@ pub(crate) struct Doubt {
 pub(crate) struct State {
     stage: Stage,
     ruling: Option<Ruling>,
+    /// For how long a person is asked.
+    asked_for: Duration,
+    preview: Option<Shown>,
+    approval: Option<Approval>,
     attempts: u32,
     /// Attempts sent, of which nothing was written down yet.
     unanswered: Vec<u32>,
@@ -64,6 +89,9 @@ pub(crate) struct State {
     owner: Option<OwnerId>,
     /// When it was claimed, by the machine's own count.
     boot: Option<Boot>,
+    /// When bytes could first leave, by the machine's own count.
+    boot_of_first_send: Option<Boot>,
+    claimed_at: Option<Timestamp>,
     rest: Option<Rest>,
     /// What a review was raised by.
     shown: Option<Answer>,
@@ -83,6 +111,9 @@ impl State {
         State {
             stage: Stage::Open,
             ruling: None,
+            asked_for: Duration::ZERO,
+            preview: None,
+            approval: None,
             attempts: 0,
             unanswered: Vec::new(),
             doubts: 0,
@@ -94,6 +125,8 @@ impl State {
             retention: Duration::ZERO,
             owner: None,
             boot: None,
+            boot_of_first_send: None,
+            claimed_at: None,
             rest: None,
             shown: None,
             refused_by_person: false,
@@ -109,27 +142,51 @@ impl State {
         match event {
             Event::Claimed(claimed) => self.claimed(claimed, at),
             Event::Joined { .. } => {}
-            Event::Approved { until, .. } => {
-                if let Stage::AwaitingApproval { .. } = self.stage {
+            Event::Previewed {
+                current,
+                because,
+                digest,
+                voids,
+                request: _,
+            } => {
+                let shown = Shown {
+                    current: current.clone(),
+                    because: because.clone(),
+                    digest: digest.clone(),
+                };
+                self.previewed(shown, voids.as_ref());
+            }
+            Event::Approved { by, note, shown, until } => {
+                let stands = self.preview.as_ref().is_none_or(|preview| preview.digest == *shown);
+                if let (Stage::AwaitingApproval { .. }, true) = (&self.stage, stands) {
                     self.stage = Stage::Approved { until: *until };
+                    self.approval = Some(Approval {
+                        by: by.clone(),
+                        note: note.clone(),
+                        shown: shown.clone(),
+                    });
+                    // Approved, it belongs to nobody: whoever comes first sends it (R13).
+                    (self.owner, self.rest) = (None, None);
                 }
             }
             Event::Refused { by, why } => {
                 // Only what was never cleared can be refused (R2).
                 if self.never_cleared() && !self.may_have_landed() && !self.is_settled() {
                     self.refused_by_person = true;
-                    self.stage = denied("refused", format!("{by}: {why}"));
+                    self.stage = self.denied("refused", format!("{by}: {why}"));
                 }
             }
-            Event::Cleared { .. } => {
+            Event::Cleared { boot, .. } => {
                 // Whatever was decided meanwhile, bytes may leave from here on: the doubt has to be counted.
-                self.first_possible_send.get_or_insert(at);
-                if matches!(self.stage, Stage::AwaitingApproval { .. } | Stage::Approved { .. }) {
-                    self.stage = Stage::Open;
+                if self.first_possible_send.is_none() {
+                    self.first_possible_send = Some(at);
+                    self.boot_of_first_send = boot.clone();
                 }
+                self.leaves();
             }
             Event::Sent { attempt, .. } => {
                 self.first_possible_send.get_or_insert(at);
+                self.leaves();
                 self.last_send = self.last_send.max(Some(at));
                 self.attempts_before(attempt.saturating_sub(1), at);
                 self.attempts = self.attempts.max(*attempt);
@@ -139,6 +196,7 @@ impl State {
             Event::Observed { attempt, seen, .. } => {
                 // What was seen was sent, even if no record of the sending is left.
                 self.first_possible_send.get_or_insert(at);
+                self.leaves();
                 self.last_send = self.last_send.max(Some(at));
                 self.observed(*attempt, seen, at);
             }
@@ -170,10 +228,11 @@ impl State {
             }
             Event::Withdrawn { by, why } => {
                 if self.may_be_withdrawn() {
-                    self.stage = denied("withdrawn", format!("withdrawn by {by}: {why}"));
+                    self.stage = self.denied("withdrawn", format!("withdrawn by {by}: {why}"));
                 }
             }
             Event::Freed { .. } => self.freed = true,
+            Event::TurnedAway { .. } => {}
             Event::TakenOver { owner } => self.taken_over(*owner, at),
         }
         self.unsay_a_no_that_no_longer_holds(event);
@@ -204,8 +263,12 @@ impl State {
         }
         self.ruling = Some(claimed.ruling.clone());
         self.retention = claimed.order.retention();
-        self.owner = Some(claimed.owner);
+        // What is parked belongs to nobody (R13).
+        self.owner = (!matches!(claimed.ruling, Ruling::Ask(_))).then_some(claimed.owner);
+        self.asked_for = claimed.parked_until.and_then(|until| until.since(at)).unwrap_or_default();
         self.boot = claimed.boot.clone();
+        self.boot_of_first_send = claimed.boot.clone().filter(|_| claimed.sending_follows);
+        self.claimed_at = Some(at);
         self.first_possible_send = claimed.sending_follows.then_some(at);
         self.stage = match &claimed.ruling {
             Ruling::Allow(_) => Stage::Open,
@@ -214,6 +277,13 @@ impl State {
                 until: claimed.parked_until.unwrap_or(at),
             },
         };
+    }
+
+    /// Bytes leave, so nobody is asked about it any more, whatever record of the leave is left: no silence and no refusal unsays it (R2).
+    fn leaves(&mut self) {
+        if matches!(self.stage, Stage::AwaitingApproval { .. } | Stage::Approved { .. }) {
+            self.stage = Stage::Open;
+        }
     }
 
     /// Lost records can only add doubt: an attempt that was counted and can't be read may have done anything.
@@ -311,8 +381,15 @@ impl State {
     /// Where the order stands at a moment: the fold, and what passes by time alone.
     pub(crate) fn at(&self, now: Timestamp) -> Stage {
         match &self.stage {
-            Stage::AwaitingApproval { until } | Stage::Approved { until } if now >= *until => {
-                denied("expired", "nobody answered in time, and silence is no".to_owned())
+            Stage::AwaitingApproval { until } if now >= *until => {
+                self.denied("expired", "nobody answered in time, and silence is no".to_owned())
+            }
+            Stage::Approved { until } if now >= *until => {
+                let by = self.approval.as_ref().map_or("somebody", |approval| approval.by.as_str());
+                self.denied(
+                    "approval_expired",
+                    format!("{by} approved it, and the approval was not used in time"),
+                )
             }
             Stage::Open if self.may_have_landed() && self.retention_passed(now) => Stage::NeedsReview(ReviewReason::RetentionPassed),
             stage => stage.clone(),
@@ -321,7 +398,7 @@ impl State {
 
     /// [`at`](State::at), with the machine's own count beside the wall clock: within one boot no step of that makes a key young again (R8).
     pub(crate) fn at_boot(&self, now: Timestamp, boot: Option<&Boot>) -> Stage {
-        match (self.at(now), boot, &self.boot) {
+        match (self.at(now), boot, &self.boot_of_first_send) {
             (Stage::Open, Some(here), Some(then)) if self.may_have_landed() && here.id == then.id => {
                 let age = Duration::from_millis(here.up_ms.saturating_sub(then.up_ms));
                 match self.outlives_retention(age) {
@@ -351,7 +428,7 @@ impl State {
         let Some(by_wall) = self.first_possible_send.and_then(|first| now.since(first)) else {
             return false;
         };
-        match (boot, &self.boot) {
+        match (boot, &self.boot_of_first_send) {
             (Some(here), Some(then)) if here.id == then.id => {
                 let by_machine = Duration::from_millis(here.up_ms.saturating_sub(then.up_ms));
                 by_wall.abs_diff(by_machine) <= retention_margin(self.retention)
@@ -432,6 +509,13 @@ impl State {
         self.shown.as_ref()
     }
 
+    fn denied(&self, rule: &str, reason: String) -> Stage {
+        let version = self.ruling.as_ref().map_or("", |ruling| &ruling.because().policy_version);
+        Stage::Settled(Settled::Denied {
+            because: Because::rule(version, rule, reason),
+        })
+    }
+
     fn never_cleared(&self) -> bool {
         self.first_possible_send.is_none()
     }
@@ -444,6 +528,22 @@ impl State {
     /// Whether it has an outcome, by its records alone.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Settled(_))
+    }
+
+    /// Who may be sending it, or about to: the owner of a flight that is not known to have ended.
+    pub(crate) fn flown_by(&self) -> Option<OwnerId> {
+        let may_fly = matches!(self.stage, Stage::Open | Stage::Approved { .. });
+        self.owner.filter(|_| may_fly && self.rest.is_none())
+    }
+
+    /// A person established that the server has no such order.
+    pub(crate) fn was_found_unprocessed(&self) -> bool {
+        matches!(self.stage, Stage::Settled(Settled::Rejected { answer: None }))
+    }
+
+    /// A person stopped it while it may have been processed, and has not freed its origin: it stays an order in doubt (R11).
+    pub(crate) fn was_stopped_in_doubt(&self) -> bool {
+        matches!(self.stage, Stage::Settled(Settled::Abandoned { .. })) && self.may_have_landed() && !self.freed
     }
 
     /// When it was claimed, by the machine's own count.
@@ -465,9 +565,10 @@ impl State {
         }
     }
 
-    /// Whether a person freed the origin.
+    /// Whether a person freed the origin, and nothing has been heard since by which its order may stand after all.
     pub(crate) fn is_freed(&self) -> bool {
-        self.freed
+        let stands = matches!(self.stage, Stage::Settled(Settled::Succeeded { .. })) || !self.is_settled();
+        self.freed && !stands
     }
 
     /// R17: after a person's refusal every correction is asked about.
@@ -483,6 +584,11 @@ impl State {
     /// R2: a record says that bytes may leave.
     pub(crate) fn sending_permitted(&self) -> bool {
         self.first_possible_send.is_some()
+    }
+
+    /// When it was claimed, by the wall clock of then.
+    pub(crate) fn claimed_at(&self) -> Option<Timestamp> {
+        self.claimed_at
     }
 
     /// What was ruled of it.
@@ -514,12 +620,6 @@ impl State {
     pub(crate) fn owner(&self) -> Option<OwnerId> {
         self.owner
     }
-}
-
-fn denied(rule: &str, reason: String) -> Stage {
-    Stage::Settled(Settled::Denied {
-        because: Because::rule("", rule, reason),
-    })
 }
 
 /// A receipt that a person established, in the form of an answer: whoever reads receipts reads it like any other.

@@ -7,8 +7,8 @@ use crate::{
     intent::Intent,
     invalid::{Invalid, InvalidConfig},
     journal::JournalError,
-    lifecycle::{Effect, Rest, Settled, Stage, State},
-    operation::Unreadable,
+    lifecycle::{Effect, Rest, Settled, Stage, State, TurnedAway, Verb},
+    operation::{Placed, Unreadable},
     origin::Origin,
     ruling::Change,
 };
@@ -30,6 +30,7 @@ struct Inner {
     attempts: u32,
     existing: Option<Existing>,
     changes: Vec<Change>,
+    turned_away: Option<TurnedAway>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -44,6 +45,7 @@ impl Inner {
             attempts: 0,
             existing: None,
             changes: Vec::new(),
+            turned_away: None,
             source: None,
         }
     }
@@ -61,6 +63,12 @@ pub enum ErrorKind {
     Drift,
     /// It looks like an order that is known under another origin or another api's name. Nothing was sent.
     LikelyRepeat,
+    /// It acts on an order whose own outcome is not known, so nothing of it was sent. [`key`](Error::key), [`effect`](Error::effect) and
+    /// [`next_step`](Error::next_step) speak of that order: once it has its outcome, submit this one again.
+    OrderPending,
+    /// A person may not do that with this order, as it stands: nothing was changed, and the attempt is on record. See
+    /// [`turned_away`](Error::turned_away).
+    TurnedAway,
     /// The journal could not do its work. With a key: the order is written and lives. Without: nothing was written; this call sent nothing.
     Journal,
     /// Nothing of it can have been processed; the order is written, and resume will send it.
@@ -125,7 +133,7 @@ impl Error {
         self.0.attempts
     }
 
-    /// For `Drift` and `LikelyRepeat`: the order that stands in the way.
+    /// For `Drift`, `LikelyRepeat` and `OrderPending`: the order that stands in the way.
     pub fn existing(&self) -> Option<&Existing> {
         self.0.existing.as_ref()
     }
@@ -133,6 +141,50 @@ impl Error {
     /// For `Drift`: what differs, field by field, where both are JSON. These are contents of orders: not for logs.
     pub fn changes(&self) -> &[Change] {
         &self.0.changes
+    }
+
+    /// For `TurnedAway`: why.
+    pub fn turned_away(&self) -> Option<&TurnedAway> {
+        self.0.turned_away.as_ref()
+    }
+
+    /// A person was not let.
+    pub(crate) fn not_let(intent: &Intent, state: &State, verb: Verb, why: TurnedAway) -> Self {
+        let text = format!("{verb} {}: not done, since {why}; nothing was sent by this", intent.key());
+        Error(Arc::new(Inner {
+            key: Some(intent.key()),
+            attempts: state.attempts(),
+            turned_away: Some(why),
+            ..Inner::new(ErrorKind::TurnedAway, state.effect(), NextStep::AskHuman, text)
+        }))
+    }
+
+    /// There is no api here by which the server of this order could be reached.
+    pub(crate) fn unreachable_api(intent: &Intent, state: &State) -> Self {
+        let text = format!(
+            "{} goes to the api {}, which this operator was given no way to: give it by Operator::with_api",
+            intent.key(),
+            intent.api()
+        );
+        Error(Arc::new(Inner {
+            key: Some(intent.key()),
+            attempts: state.attempts(),
+            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::FixSetup, text)
+        }))
+    }
+
+    /// An approved order is weighed by the policy once more, and there is none here.
+    pub(crate) fn no_policy(intent: &Intent, state: &State) -> Self {
+        let text = format!(
+            "{} is approved and weighed by the policy once more before it is sent, which this operator was not given: the next resume by a \
+             client sends it, or give the policy by Operator::with_policy",
+            intent.key()
+        );
+        Error(Arc::new(Inner {
+            key: Some(intent.key()),
+            attempts: state.attempts(),
+            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::FixSetup, text)
+        }))
     }
 
     pub(super) fn unreadable(key: IdempotencyKey, why: Unreadable) -> Self {
@@ -186,6 +238,72 @@ impl Error {
         Error(Arc::new(Inner {
             existing: Some(existing),
             ..Inner::new(ErrorKind::LikelyRepeat, effect, NextStep::AskHuman, text)
+        }))
+    }
+
+    /// The order that it acts on has no outcome yet.
+    pub(crate) fn pending(intent: &Intent, state: &State, now: Timestamp) -> Self {
+        let existing = Existing::of(intent, state, now);
+        let next = match state.at(now) {
+            Stage::Open => resumed(state),
+            _ => NextStep::AskHuman,
+        };
+        let text = format!(
+            "nothing was sent: it acts on the {} of {} ({}), which is {}; {next}; then submit this one again, with the same origin",
+            intent.operation(),
+            intent.origin(),
+            existing.key,
+            existing.standing,
+        );
+        Error(Arc::new(Inner {
+            key: Some(existing.key),
+            attempts: state.attempts(),
+            existing: Some(existing),
+            ..Inner::new(ErrorKind::OrderPending, state.effect(), next, text)
+        }))
+    }
+
+    /// The order that it acts on came to nothing.
+    pub(crate) fn not_placed(intent: &Intent, state: &State, now: Timestamp) -> Self {
+        let existing = Existing::of(intent, state, now);
+        let text = format!(
+            "nothing was sent: it acts on the {} of {} ({}), which was {}: there is no such order at the server",
+            intent.operation(),
+            intent.origin(),
+            existing.key,
+            existing.standing,
+        );
+        Error(Arc::new(Inner {
+            existing: Some(existing),
+            ..Inner::new(ErrorKind::InvalidInput, Effect::None, NextStep::FixInput, text)
+        }))
+    }
+
+    /// The order that it acts on is not in this journal.
+    pub(crate) fn nothing_placed(to: &Placed) -> Self {
+        let text = format!(
+            "nothing was sent: this journal knows no {} of {} at this api; name the order by the server's name for it",
+            to.operation, to.origin
+        );
+        Error(Arc::new(Inner::new(
+            ErrorKind::InvalidInput,
+            Effect::None,
+            NextStep::FixInput,
+            text,
+        )))
+    }
+
+    /// The receipt of the order that it acts on does not say what the server calls it.
+    pub(crate) fn nameless(intent: &Intent, state: &State, now: Timestamp) -> Self {
+        let text = format!(
+            "nothing was sent: the receipt of the {} of {} ({}) names no order at /order_id or /id; name it by the server's name for it",
+            intent.operation(),
+            intent.origin(),
+            intent.key(),
+        );
+        Error(Arc::new(Inner {
+            existing: Some(Existing::of(intent, state, now)),
+            ..Inner::new(ErrorKind::InvalidInput, Effect::None, NextStep::FixInput, text)
         }))
     }
 
@@ -253,11 +371,11 @@ impl Error {
         }))
     }
 
-    /// The server has no lookup that could find the order.
+    /// The dialect has no lookup that could find the order: none at all, or none for one that acts on another.
     pub(crate) fn no_lookup(intent: &Intent, state: &State, dialect: &str) -> Self {
         let key = intent.key();
         let text = format!(
-            "{key} can't be looked up: the dialect `{dialect}` has no lookup by key; say one by Dialect::lookup, or have a person look at the server"
+            "{key} can't be looked up: the dialect `{dialect}` has no lookup for it; say one by Dialect::lookup, or have a person look at the server"
         );
         Error(Arc::new(Inner {
             key: Some(key),
@@ -270,11 +388,8 @@ impl Error {
     pub(super) fn open(intent: &Intent, state: &State) -> Self {
         let effect = state.effect();
         let kind = open_kind(state, effect);
-        let next = match (kind, state.rest()) {
-            (_, Some(Rest::AttemptsSpent { retry_at } | Rest::TimeSpent { retry_at } | Rest::BudgetSpent { retry_at })) => {
-                NextStep::Resume { not_before: *retry_at }
-            }
-            (ErrorKind::InDoubt | ErrorKind::NotSent | ErrorKind::StillProcessing, _) => NextStep::Resume { not_before: None },
+        let next = match kind {
+            ErrorKind::InDoubt | ErrorKind::NotSent | ErrorKind::StillProcessing => resumed(state),
             _ => NextStep::FixSetup,
         };
         Error(Arc::new(Inner {
@@ -285,6 +400,15 @@ impl Error {
     }
 }
 
+/// What to do with an open order, and when.
+fn resumed(state: &State) -> NextStep {
+    let not_before = match state.rest() {
+        Some(Rest::AttemptsSpent { retry_at } | Rest::TimeSpent { retry_at } | Rest::BudgetSpent { retry_at }) => *retry_at,
+        _ => None,
+    };
+    NextStep::Resume { not_before }
+}
+
 fn open_kind(state: &State, effect: Effect) -> ErrorKind {
     match state.rest() {
         Some(Rest::Unauthorized { .. }) => ErrorKind::Unauthorized,
@@ -293,7 +417,7 @@ fn open_kind(state: &State, effect: Effect) -> ErrorKind {
         Some(Rest::TooLarge {}) => ErrorKind::ResponseTooLarge,
         Some(Rest::Tls {}) => ErrorKind::Tls,
         None => ErrorKind::StillProcessing,
-        Some(Rest::AttemptsSpent { .. } | Rest::TimeSpent { .. } | Rest::BudgetSpent { .. } | Rest::Interrupted {}) => {
+        Some(Rest::AttemptsSpent { .. } | Rest::TimeSpent { .. } | Rest::BudgetSpent { .. } | Rest::Unseen {} | Rest::Interrupted {}) => {
             match (effect, state.last_seen()) {
                 (Effect::None, _) => ErrorKind::NotSent,
                 (_, Some(seen)) if seen.says_in_progress() => ErrorKind::StillProcessing,

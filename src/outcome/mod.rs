@@ -14,7 +14,8 @@ use crate::{
     intent::Intent,
     lifecycle::{Effect, ReviewReason, Settled, Sighting, Stage, State},
     operation::Operation,
-    ruling::{Because, Change, changes},
+    policy::preview,
+    ruling::{Because, Change, Preview, changes},
 };
 use serde::Serialize;
 use std::{fmt, sync::Arc};
@@ -102,6 +103,11 @@ pub struct Ticket {
     pub because: Because,
     /// Silence until then is a no.
     pub expires: Timestamp,
+    /// What a person is shown: field by field, what would change. `None`: the order that it acts on could not be read yet, and nobody can
+    /// approve it before; resume reads it.
+    pub preview: Option<Box<Preview>>,
+    /// Who has said yes, where somebody has: resume sends it.
+    pub approved_by: Option<String>,
 }
 
 /// An order that a person has to look at.
@@ -193,7 +199,11 @@ impl<R> Outcome<R> {
     pub fn next_step(&self) -> NextStep {
         match self {
             Outcome::Succeeded(_) => NextStep::Nothing,
+            // What a person established lets nothing follow until a person frees the origin.
+            Outcome::Rejected(it) if it.status.is_none() => NextStep::AskHuman,
             Outcome::Rejected(_) => NextStep::FixInput,
+            // Somebody said yes, and it was not sent yet.
+            Outcome::AwaitingApproval(it) if it.approved_by.is_some() => NextStep::Resume { not_before: None },
             // Policy's no is not a riddle for a model to solve.
             Outcome::Denied(_) | Outcome::AwaitingApproval(_) | Outcome::NeedsReview(_) | Outcome::Abandoned(_) => NextStep::AskHuman,
         }
@@ -222,12 +232,20 @@ impl<R> Outcome<R> {
             Outcome::Succeeded(it) if it.replayed => "the order was processed; the server answered from its store".to_owned(),
             Outcome::Succeeded(_) => "the order was processed".to_owned(),
             Outcome::Rejected(it) => match (it.status, &it.code) {
+                (Some(412), _) => {
+                    "the server refused the order (412, precondition failed): the order that it acts on has changed since; read that \
+                                   one anew; nothing was registered"
+                        .to_owned()
+                }
                 (Some(status), Some(code)) => format!("the server refused the order ({status} {code}); nothing was registered"),
                 (Some(status), None) => format!("the server refused the order ({status}); nothing was registered"),
                 (None, _) => "a person established that the server has no such order".to_owned(),
             },
             Outcome::Denied(it) => format!("not sent: {}", it.because.reason),
-            Outcome::AwaitingApproval(it) => format!("not sent yet: {}", it.because.reason),
+            Outcome::AwaitingApproval(it) => match &it.approved_by {
+                Some(by) => format!("approved by {by}, and not sent yet"),
+                None => format!("not sent yet: {}", it.because.reason),
+            },
             Outcome::NeedsReview(it) => format!("a person has to look: {}", it.reason.sentence()),
             Outcome::Abandoned(it) => format!("{} stopped it: {}", it.by, it.why),
         }
@@ -312,13 +330,15 @@ pub(crate) fn tell(intent: &Intent, state: &State, now: Timestamp) -> Result<Out
     let key = intent.key();
     Ok(match state.at(now) {
         Stage::Open => return Err(Error::open(intent, state)),
-        Stage::AwaitingApproval { until } | Stage::Approved { until } => Outcome::AwaitingApproval(Ticket {
+        ref stage @ (Stage::AwaitingApproval { until } | Stage::Approved { until }) => Outcome::AwaitingApproval(Ticket {
             key,
-            because: state
-                .ruling()
-                .map(|r| r.because().clone())
-                .unwrap_or_else(|| Because::rule("", "", "")),
+            because: asked_because(intent, state),
             expires: until,
+            preview: preview(intent, state, now).map(Box::new),
+            approved_by: state
+                .approval()
+                .filter(|_| matches!(stage, Stage::Approved { .. }))
+                .map(|approval| approval.by.clone()),
         }),
         Stage::NeedsReview(reason) => Outcome::NeedsReview(Review {
             key,
@@ -356,6 +376,13 @@ pub(crate) fn tell(intent: &Intent, state: &State, now: Timestamp) -> Result<Out
             effect: state.effect(),
         }),
     })
+}
+
+/// Why a person is asked, by the policy that asked last.
+fn asked_because(intent: &Intent, state: &State) -> Because {
+    let shown = state.preview(intent).map(|shown| shown.because);
+    let ruled = || state.ruling().map(|ruling| ruling.because().clone());
+    shown.or_else(ruled).unwrap_or_else(|| Because::rule("", "", ""))
 }
 
 /// What a server's order says otherwise than ours, where both name the field.

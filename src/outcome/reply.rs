@@ -12,7 +12,7 @@ use serde_json::Value;
 #[non_exhaustive]
 pub struct ToolReply {
     /// `succeeded`, `rejected`, `denied`, `needs_approval`, `needs_review`, `abandoned`, `in_progress`, `unknown`, `not_sent`, `conflict`,
-    /// `invalid` or `failed`.
+    /// `order_pending`, `invalid` or `failed`.
     pub status: &'static str,
     /// `none`, `possible` or `certain`: may the order have been processed?
     pub effect: Effect,
@@ -57,6 +57,7 @@ impl ToolReply {
                 status: match error.kind() {
                     ErrorKind::InvalidInput => "invalid",
                     ErrorKind::Drift | ErrorKind::LikelyRepeat => "conflict",
+                    ErrorKind::OrderPending => "order_pending",
                     ErrorKind::NotSent => "not_sent",
                     ErrorKind::StillProcessing => "in_progress",
                     ErrorKind::InDoubt => "unknown",

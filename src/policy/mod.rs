@@ -2,13 +2,17 @@
 //! something no policy has seen (R3). Pure: no I/O, no clock.
 
 mod permit;
+mod preview;
+mod rules;
 
 pub(crate) use permit::{Judged, Permit, permit};
+pub(crate) use preview::preview;
+pub use rules::{RuleError, RuleSet};
 
 use crate::{
     intent::Draft,
     operation::Impact,
-    ruling::{Because, Ruling},
+    ruling::{Because, DailyLimit, Ruling},
 };
 use std::fmt;
 
@@ -18,19 +22,21 @@ use std::fmt;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Proposal<'a> {
-    /// The order: operation, route, contents, origin, actor, impact.
+    /// The order: operation, route, contents, origin, actor, impact, what is at stake.
     pub draft: &'a Draft,
 }
 
 impl<'a> Proposal<'a> {
-    pub(crate) fn new(draft: &'a Draft) -> Self {
+    /// About this order: for tests of a policy of your own, with [`Draft::sketch`].
+    pub fn of(draft: &'a Draft) -> Self {
         Proposal { draft }
     }
 }
 
-/// Whether an order may be sent. Quick and pure: it is asked on the caller's task, before anything is written. Closures implement it.
+/// Whether an order may be sent. Quick and pure: it is asked on an async thread, before anything is written, and once more of what a person
+/// approved, before it is sent. Closures implement it.
 ///
-/// A policy that panics allows nothing: nothing is claimed and nothing is sent.
+/// A policy that panics allows nothing: a person is asked, under the rule `policy_failed`.
 ///
 /// ```
 /// use uketsuke::{Because, Proposal, Ruling};
@@ -44,6 +50,21 @@ impl<'a> Proposal<'a> {
 pub trait Policy: Send + Sync {
     /// What is ruled of this order.
     fn judge(&self, proposal: &Proposal<'_>) -> Ruling;
+
+    /// How much its agent may order in a day. Weighed where the order is claimed, against what was claimed before, and only if the order is new: a
+    /// limit that it would pass makes the ruling stricter, never milder. An order that a person approved is not weighed again. Default: no limits.
+    ///
+    /// A policy that answers with any says so by [`has_daily_limits`](Policy::has_daily_limits).
+    fn daily(&self, proposal: &Proposal<'_>) -> Vec<DailyLimit> {
+        let _ = proposal;
+        Vec::new()
+    }
+
+    /// Whether [`daily`](Policy::daily) ever answers with a limit: then the claims of the last two days stay in the journal's log, whatever
+    /// [`keep`](crate::JournalBuilder::keep) says. Asked once, when the client is built. Default: no.
+    fn has_daily_limits(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(&Proposal<'_>) -> Ruling + Send + Sync> Policy for F {

@@ -7,6 +7,7 @@ use super::counter::Counter;
 use super::reply::Reply;
 use super::route::decode;
 use super::seen::Seen;
+use super::shop::not_found;
 
 /// Where they are. Nothing else of the desk's, and nothing served, is reached below it.
 const UNDER: &str = "/_desk/";
@@ -20,9 +21,10 @@ pub(crate) fn answer(counter: &Counter, request: &wiremock::Request) -> Option<R
         ("GET", "suspicions") => Reply::json(200, said(counter)),
         ("GET", "summary") => Reply::json(200, summary(counter)),
         ("POST", "script") => play(counter, &request.body),
-        ("POST", asked) => match asked.strip_prefix("finish/") {
-            Some(key) => finish(counter, &decode(key)),
-            None => nothing_there(asked),
+        ("POST", asked) => match asked.split_once('/') {
+            Some(("finish", key)) => finish(counter, &decode(key)),
+            Some(("change", order_id)) => change(counter, &decode(order_id), &request.body),
+            _ => nothing_there(asked),
         },
         _ => nothing_there(asked),
     })
@@ -89,9 +91,19 @@ fn finish(counter: &Counter, key: &str) -> Reply {
     }
 }
 
+fn change(counter: &Counter, order_id: &str, patch: &[u8]) -> Reply {
+    let Ok(patch) = serde_json::from_slice(patch) else {
+        return Reply::problem(400, "patch_invalid", "a change is a JSON object, merged into the order");
+    };
+    match counter.change_order(order_id, patch) {
+        Some(tag) => Reply::status(204).header("ETag", &tag),
+        None => not_found(),
+    }
+}
+
 fn nothing_there(asked: &str) -> Reply {
     let why = format!(
-        "there is no {UNDER}{asked}: ask GET {UNDER}orders, requests, suspicions or summary, or POST {UNDER}script or finish/{{key}}"
+        "there is no {UNDER}{asked}: ask GET {UNDER}orders, requests, suspicions or summary, or POST {UNDER}script, finish/{{key}} or change/{{order}}"
     );
     Reply::problem(404, "no_such_question", &why)
 }

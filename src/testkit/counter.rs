@@ -20,6 +20,7 @@ use super::compare::{Contents, Unreadable};
 use super::control;
 use super::dialect::{Duplicate, Facts};
 use super::first_sent;
+use super::if_match::IfMatch;
 use super::key::{BadKey, could_be_key};
 use super::ledger::{Ask, Claim, Claimed, Ledger, LedgerError, RowState, Terms, wait};
 use super::log::{Decision, Kind, Log};
@@ -206,7 +207,8 @@ impl Counter {
             .facts
             .window
             .and_then(|window| first_sent::out_of(window, seen, self.ledger.now()));
-        let refused_today = self.refusal_of(&work).filter(|_| self.facts.validates_first);
+        let refused_today = || self.refusal_of(&work).or_else(|| self.objection_to(&work, seen));
+        let refused_today = self.facts.validates_first.then(refused_today).flatten();
         if let Some(refusal) = unfit(seen, &contents, &work).or(late).or(refused_today) {
             return self.signed(seen, true, self.refuse(Did::Nothing, refusal));
         }
@@ -355,6 +357,12 @@ impl Counter {
 
     pub(crate) fn refuse_from_now_on(&self, code: Option<&str>) {
         *lock(&self.refusal) = code.map(str::to_owned);
+    }
+
+    /// Changes an order behind its owner's back, and tells its new version.
+    pub(crate) fn change_order(&self, order_id: &str, patch: Map<String, Value>) -> Option<String> {
+        self.do_what_is_due();
+        lock(&self.shop).change_behind(order_id, patch)
     }
 
     pub(crate) fn serve(&self, served: Served) {

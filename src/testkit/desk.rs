@@ -25,8 +25,8 @@ use super::suspicion::Suspicion;
 /// | endpoint | answers |
 /// |---|---|
 /// | `POST /orders` | 201 with the order, `Location` and `ETag` |
-/// | `PATCH /orders/{id}` | 200 with the order after a JSON merge patch; 404; 409 once cancelled |
-/// | `POST /orders/{id}/cancel` | 200 with the order, `"status":"cancelled"`; 404; 409 once cancelled |
+/// | `PATCH /orders/{id}` | 200 with the order after a JSON merge patch; 404; 409 once cancelled; 412 |
+/// | `POST /orders/{id}/cancel` | 200 with the order, `"status":"cancelled"`; 404; 409 once cancelled; 412 |
 /// | `GET /orders/{id}` | 200 with the order as it stands; 404 |
 /// | `GET /orders/by-key/{key}` | the same, found by the key; 409 while processing |
 /// | `POST /orders/by-key/{key}/cancel` | 200, and the order of this key is cancelled, or will never be; 409 while processing; wants no key of its own |
@@ -42,6 +42,7 @@ use super::suspicion::Suspicion;
 /// | 400 | `body_unreadable` | a member name stands twice, or the body is not the JSON it claims to be |
 /// | 400 | `order_invalid` | the order is not a JSON object |
 /// | 409 | `idempotency_in_flight` | the key's first request is still processed; with `Retry-After: 1` |
+/// | 412 | `precondition_failed` | `If-Match` names another version than the one that stands (RFC 9110, section 13.1.1); nothing is done |
 /// | 422 | `idempotency_conflict` | the key is known with another method, path, query or contents |
 /// | 409 | `operation_uncertain` | the work was begun, and its lease ended before it did |
 /// | 409 | `operation_result_expired` | the work was done, and its answer is not kept any more |
@@ -58,8 +59,12 @@ use super::suspicion::Suspicion;
 /// A known key gets the stored status and body back, byte for byte, with `Idempotent-Replayed: true`. Every answer
 /// carries the `X-Request-Id` of the request it answers.
 ///
+/// The key goes first, and `If-Match` is looked at when the work is done: a change whose reply was lost gets its stored success, whatever version
+/// stands by then, and a 412 is stored like any other refusal. `ETag` is another one after each change.
+///
 /// Under `/_desk/` are questions for tests in other languages: `GET /_desk/orders`, `requests`, `suspicions`, `summary`, and
-/// `POST /_desk/script` (the text of a [`Script`]) and `finish/{key}`. They are neither numbered nor logged.
+/// `POST /_desk/script` (the text of a [`Script`]), `finish/{key}` and `change/{order}` (a JSON merge patch; see [`Desk::change_order`]). They
+/// are neither numbered nor logged.
 ///
 /// The server ends when the desk is dropped.
 pub struct Desk {
@@ -243,6 +248,35 @@ impl Desk {
     pub fn refuse_no_more(&self) {
         self.counter.refuse_from_now_on(None);
     }
+
+    /// Somebody else changes an order, by a JSON merge patch (RFC 7396), behind the back of whoever placed it. Tells its new version, as `ETag`
+    /// has it; whoever acts on an older one by `If-Match` hears 412 from now on. `{"status": "cancelled"}` ends it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde_json::json;
+    /// # let desk = uketsuke::testkit::Desk::start().await;
+    /// # let http = reqwest::Client::builder().no_proxy().build()?;
+    /// # http.post(format!("{}/orders", desk.url())).header("Idempotency-Key", "k").body("{}").send().await?;
+    /// assert_eq!(desk.change_order("ord-1", json!({"note": "ring twice"})), "\"2\"");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such order, or the patch is no JSON object.
+    #[track_caller]
+    pub fn change_order(&self, order_id: &str, patch: Value) -> String {
+        let Value::Object(patch) = patch else {
+            self.fail(&format!("change an order: the patch is no JSON object: {patch}"));
+        };
+        match self.counter.change_order(order_id, patch) {
+            Some(tag) => tag,
+            None => self.fail(&format!("change an order: there is no {order_id}{}", listed(&self.orders()))),
+        }
+    }
 }
 
 /// Telling.
@@ -260,6 +294,17 @@ impl Desk {
     /// The requests that carried an order under this key.
     pub fn attempts(&self, key: &str) -> Vec<Seen> {
         self.seen(|kind, seen| kind == Kind::Order && seen.key.as_deref() == Some(key))
+    }
+
+    /// The requests that asked for something to be done, whatever became of them: orders, changes, cancellations, your own endpoints but for
+    /// GET and HEAD.
+    pub fn writes(&self) -> Vec<Seen> {
+        self.seen(|kind, _| matches!(kind, Kind::Order | Kind::Withdrawal))
+    }
+
+    /// The requests that asked for something to be told: an order by its id or its key, a GET or HEAD of your own.
+    pub fn lookups(&self) -> Vec<Seen> {
+        self.seen(|kind, _| kind == Kind::Lookup)
     }
 
     /// The keys of all requests that carried an order, each once, in the order they were first seen.

@@ -29,7 +29,6 @@
 //! # }
 //! ```
 //!
-//! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when, as calls or as text; [`Reply`] is an answer;
 //! The rooms: [`Desk`] is what a test holds; [`Script`] says what goes wrong and when; [`Reply`] is an answer; [`ServerDialect`] says which
 //! server it plays and [`Unkind`] in which way it is worse;
 //! [`Ledger`] is the book of keys, apart from HTTP; [`Contents`] is what makes two requests the same order;
@@ -48,6 +47,7 @@ mod crash_disk;
 mod desk;
 mod dialect;
 mod first_sent;
+mod if_match;
 mod key;
 mod ledger;
 mod link;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::if_match::IfMatch;
 use super::reply::Reply;
 
 /// The orders, oldest first.
@@ -45,8 +46,8 @@ impl Shop {
     }
 
     /// Changes an order by a JSON merge patch (RFC 7396); `order_id` and `status` stay the shop's.
-    pub(crate) fn amend(&mut self, id: &str, patch: Map<String, Value>) -> Reply {
-        self.change(id, |order| {
+    pub(crate) fn amend(&mut self, id: &str, if_match: &IfMatch, patch: Map<String, Value>) -> Reply {
+        self.change(id, if_match, |order| {
             let ours = [order.body.get("order_id").cloned(), order.body.get("status").cloned()];
             merge(&mut order.body, patch);
             for (name, value) in ["order_id", "status"].into_iter().zip(ours) {
@@ -56,10 +57,28 @@ impl Shop {
     }
 
     /// Cancels an order.
-    pub(crate) fn cancel(&mut self, id: &str) -> Reply {
-        self.change(id, |order| {
+    pub(crate) fn cancel(&mut self, id: &str, if_match: &IfMatch) -> Reply {
+        self.change(id, if_match, |order| {
             order.body.insert("status".to_owned(), json!("cancelled"));
         })
+    }
+
+    /// Changes an order behind everybody's back: by a JSON merge patch that may set its status too. Tells its new version; none if there is
+    /// no such order.
+    pub(crate) fn change_behind(&mut self, id: &str, patch: Map<String, Value>) -> Option<String> {
+        let order = self.orders.iter_mut().find(|order| order.id == id && order.sight == Sight::Open)?;
+        merge(&mut order.body, patch);
+        order.body.insert("order_id".to_owned(), json!(id));
+        order.version += 1;
+        Some(order.tag())
+    }
+
+    /// Why a change would be refused as the order stands; none if it would be made.
+    pub(crate) fn refusal(&self, id: &str, if_match: &IfMatch) -> Option<Reply> {
+        match self.in_sight().find(|order| order.id == id) {
+            Some(order) => order.refuses(if_match),
+            None => Some(not_found()),
+        }
     }
 
     /// The order as it stands, or 404.
@@ -86,12 +105,12 @@ impl Shop {
         self.orders.iter().filter(|order| order.sight == Sight::Open)
     }
 
-    fn change(&mut self, id: &str, change: impl FnOnce(&mut Order)) -> Reply {
+    fn change(&mut self, id: &str, if_match: &IfMatch, change: impl FnOnce(&mut Order)) -> Reply {
         let Some(order) = self.orders.iter_mut().find(|order| order.id == id && order.sight == Sight::Open) else {
             return not_found();
         };
-        if order.is_cancelled() {
-            return Reply::problem(409, "order_cancelled", "the order is cancelled and does not change any more");
+        if let Some(refusal) = order.refuses(if_match) {
+            return refusal;
         }
         change(order);
         order.version += 1;
@@ -104,8 +123,23 @@ impl Order {
         self.body.get("status").and_then(Value::as_str) == Some("cancelled")
     }
 
+    /// A precondition is looked at where there would be a success without it, and nowhere else (RFC 9110, section 13.2.1).
+    fn refuses(&self, if_match: &IfMatch) -> Option<Reply> {
+        if self.is_cancelled() {
+            let why = "the order is cancelled and does not change any more";
+            return Some(Reply::problem(409, "order_cancelled", why));
+        }
+        let why = "the order has changed since: it is not the version that this was made for, and nothing was done";
+        (!if_match.holds_for(&self.tag())).then(|| Reply::problem(412, "precondition_failed", why))
+    }
+
+    /// Its version as a strong entity tag: each change has another.
+    fn tag(&self) -> String {
+        format!("\"{}\"", self.version)
+    }
+
     fn reply(&self, code: u16) -> Reply {
-        Reply::json(code, Value::Object(self.body.clone())).header("ETag", &format!("\"{}\"", self.version))
+        Reply::json(code, Value::Object(self.body.clone())).header("ETag", &self.tag())
     }
 }
 

@@ -55,7 +55,16 @@ async fn play() {
 
 /// The most memory that this process ever held, in KiB. Linux only.
 pub(crate) fn memory_peak() -> u64 {
+    kib_of("VmHWM:")
+}
+
+/// What of its program, and of other files, this process holds in memory, in KiB. Linux only.
+pub(crate) fn program_in_memory() -> u64 {
+    kib_of("RssFile:")
+}
+
+fn kib_of(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    peak.trim().trim_end_matches(" kB").parse().unwrap()
+    let found = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    found.trim().trim_end_matches(" kB").parse().unwrap()
 }

@@ -541,15 +541,21 @@ async fn a_foreign_record_is_a_rumour_until_our_own_sync() {
 }
 
 /// R7: a no that another process wrote, and had not synced, is made durable before a correction of it gets its key. If power took the no alone,
-/// both orders would be open, and both would be sent. (The protocol's model found this one.)
+/// both orders would be open, and both would be sent. (The protocol's model found this one.) Without an origin, that is so of the same contents.
 #[tokio::test]
 async fn a_correction_gets_its_key_when_the_no_is_on_disk() {
+    a_claim_waits_for_the_no(mail(1), &PlaceOrder::new("C-100").item("SKU-1", 3)).await;
+    a_claim_waits_for_the_no(Origin::unknown(), &order()).await;
+}
+
+async fn a_claim_waits_for_the_no(origin: Origin, next: &PlaceOrder) {
     let (desk, folder, tape) = (Desk::start().await, Folder::new(), Tape::default());
     let journal = tape.journal(&folder.path(), |_| Syncing::Honest).await;
     let at = |url: &str| OrderClient::new(journal.clone(), brisk(url).name("shop").build().unwrap(), actor());
     let client = at(&desk.url());
     // Nobody listens on port 9: nothing leaves.
-    let first = at("http://127.0.0.1:9").submit(mail(1), &order()).await.unwrap_err().key().unwrap();
+    let first = at("http://127.0.0.1:9").submit(origin.clone(), &order()).await;
+    let first = first.unwrap_err().key().unwrap();
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journals/good/log.jsonl");
     let lines = std::fs::read_to_string(fixture).unwrap();
     let mut lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -575,8 +581,7 @@ async fn a_correction_gets_its_key_when_the_no_is_on_disk() {
     });
     let other = foreign.await.unwrap();
     let before = tape.entries().len();
-    let corrected = PlaceOrder::new("C-100").item("SKU-1", 3);
-    let second = receipt(client.submit(mail(1), &corrected).await).key;
+    let second = receipt(client.submit(origin, next).await).key;
     assert_ne!(second, first);
     let since = &tape.entries()[before..];
     let claim = since

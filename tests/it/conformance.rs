@@ -36,6 +36,7 @@ enum Flaw {
     ListsNothing,
     MarksStandStill,
     IsDeaf,
+    ListsTheNewestFirst,
     KeepsNothing,
     NeverCloses,
 }
@@ -81,6 +82,16 @@ impl Store for Spoilt {
             _ => self.0.unsettled(after, limit),
         }
     }
+    fn orders(&self) -> BoxFuture<'static, Result<Vec<IdempotencyKey>, StoreError>> {
+        let (orders, flaw) = (self.0.orders(), self.1);
+        Box::pin(async move {
+            let mut orders = orders.await?;
+            if flaw == Flaw::ListsTheNewestFirst {
+                orders.reverse();
+            }
+            Ok(orders)
+        })
+    }
     fn changed(&self, seen: Mark, at_most: Duration) -> BoxFuture<'static, Result<Mark, StoreError>> {
         match self.1 {
             Flaw::IsDeaf => Box::pin(async move { Ok(seen) }),
@@ -107,8 +118,9 @@ async fn a_store_that_breaks_a_rule_is_told_which() {
         (Flaw::ListsNothing, 6),
         (Flaw::MarksStandStill, 7),
         (Flaw::IsDeaf, 8),
-        (Flaw::KeepsNothing, 11),
-        (Flaw::NeverCloses, 11),
+        (Flaw::ListsTheNewestFirst, 11),
+        (Flaw::KeepsNothing, 12),
+        (Flaw::NeverCloses, 12),
     ];
     for (flaw, rule) in cases {
         let books = Mutex::new(HashMap::new());

@@ -476,6 +476,102 @@ async fn an_order_is_amended_cancelled_and_found() {
     desk.assert_one_order_per_key();
 }
 
+/// RFC 9110, section 13.1.1: only the version that stands is changed or cancelled.
+#[tokio::test]
+async fn a_change_of_another_version_than_the_one_that_stands_is_412_and_does_nothing() {
+    let desk = Desk::start().await;
+    post(&desk, KEY, ORDER).await;
+    assert_eq!(desk.change_order("ord-1", json!({"note": "ring twice"})), "\"2\"");
+    let before = desk.orders();
+    for (n, tag) in ["\"1\"", "W/\"2\"", "\"1\", \"3\"", "2", ""].iter().enumerate() {
+        for (what, answer) in [
+            ("PATCH", on(&desk, "PATCH", "/orders/ord-1", &format!("amend-{n}"), tag).await),
+            (
+                "cancel",
+                on(&desk, "POST", "/orders/ord-1/cancel", &format!("cancel-{n}"), tag).await,
+            ),
+        ] {
+            assert_eq!(answer.status(), 412, "{what} {tag}");
+            assert_problem(answer, 412, "precondition_failed").await;
+        }
+    }
+    assert_eq!(desk.orders(), before);
+    for (n, tag) in ["\"2\"", "*", "\"9\", \"4\""].iter().enumerate() {
+        let amended = on(&desk, "PATCH", "/orders/ord-1", &format!("fits-{n}"), tag).await;
+        assert_eq!(amended.headers()["etag"], format!("\"{}\"", n + 3), "{tag}");
+    }
+    assert_eq!(on(&desk, "POST", "/orders/ord-1/cancel", "ends", "\"5\"").await.status(), 200);
+    // A precondition is looked at where there would be a success without it.
+    assert_problem(on(&desk, "PATCH", "/orders/ord-1", "late", "\"1\"").await, 409, "order_cancelled").await;
+    assert_problem(on(&desk, "PATCH", "/orders/ord-9", "none", "*").await, 404, "order_not_found").await;
+    assert_eq!((desk.writes().len(), desk.lookups().len()), (17, 0));
+    get(&desk, "/orders/ord-1").await;
+    assert_eq!(desk.lookups().len(), 1);
+}
+
+/// The key goes first: what was done is told as done, and what was refused stays refused, whatever version stands by then.
+#[tokio::test]
+async fn a_repeat_of_a_change_gets_its_stored_answer_whatever_version_stands_now() {
+    let desk = Desk::start().await;
+    post(&desk, KEY, ORDER).await;
+    let amend = |key| on(&desk, "PATCH", "/orders/ord-1", key, "\"1\"");
+    desk.script("lose reply".parse().unwrap());
+    let lost = of_version(&desk, "PATCH", "/orders/ord-1", "amend-1", "\"1\"").send().await;
+    lost.unwrap_err();
+    let replayed = amend("amend-1").await;
+    assert!(is_replay(&replayed));
+    assert_eq!(
+        (replayed.status().as_u16(), &replayed.headers()["etag"]),
+        (200, &"\"2\"".parse().unwrap())
+    );
+    let refused = amend("amend-2").await;
+    assert!(!is_replay(&refused));
+    assert_problem(refused, 412, "precondition_failed").await;
+    // The order is again what it was: another version all the same.
+    assert_eq!(desk.change_order("ord-1", json!({"note": null})), "\"3\"");
+    let again = amend("amend-2").await;
+    assert!(is_replay(&again));
+    assert_problem(again, 412, "precondition_failed").await;
+    assert_eq!(desk.orders()[0].get("note"), None);
+    desk.assert_one_order_per_key();
+}
+
+/// The unkind order of things, which no client can prevent and each has to survive.
+#[tokio::test]
+async fn a_server_that_validates_first_answers_412_to_the_repeat_of_a_change_that_stands() {
+    let desk = Desk::builder().unkind(Unkind::ValidatesFirst).start().await.unwrap();
+    post(&desk, KEY, ORDER).await;
+    assert_eq!(on(&desk, "PATCH", "/orders/ord-1", "amend-1", "\"1\"").await.status(), 200);
+    assert_problem(
+        on(&desk, "PATCH", "/orders/ord-1", "amend-1", "\"1\"").await,
+        412,
+        "precondition_failed",
+    )
+    .await;
+    assert_eq!(get(&desk, "/orders/ord-1").await.headers()["etag"], "\"2\"");
+}
+
+#[tokio::test]
+async fn somebody_else_changes_an_order_from_any_language() {
+    let desk = Desk::start().await;
+    post(&desk, KEY, ORDER).await;
+    let change = |id: &str, patch: &'static str| client().post(format!("{}/_desk/change/{id}", desk.url())).body(patch).send();
+    let changed = change("ord-1", r#"{"status":"cancelled","order_id":"x"}"#).await.unwrap();
+    assert_eq!(
+        (changed.status().as_u16(), &changed.headers()["etag"]),
+        (204, &"\"2\"".parse().unwrap())
+    );
+    assert_eq!(
+        (&desk.orders()[0]["status"], &desk.orders()[0]["order_id"]),
+        (&json!("cancelled"), &json!("ord-1"))
+    );
+    assert_eq!(change("ord-9", "{}").await.unwrap().status(), 404);
+    assert_eq!(change("ord-1", "[]").await.unwrap().status(), 400);
+    assert!(failure(|| drop(desk.change_order("ord-9", json!({})))).contains("there is no ord-9"));
+    assert!(failure(|| drop(desk.change_order("ord-1", json!(null)))).contains("no JSON object"));
+    assert_eq!(desk.requests().len(), 1, "it is no request of the order API");
+}
+
 #[tokio::test]
 async fn a_stray_is_599_and_counted() {
     let desk = Desk::start().await;
@@ -951,6 +1047,15 @@ async fn post(desk: &Desk, key: &str, body: &str) -> Response {
 
 async fn send(desk: &Desk, method: &str, path: &str, key: &str, body: &str) -> Response {
     request(desk, method, path, key, body).send().await.unwrap()
+}
+
+/// A change of the version that the tag names.
+fn of_version(desk: &Desk, method: &str, path: &str, key: &str, tag: &str) -> RequestBuilder {
+    request(desk, method, path, key, r#"{"note":"n"}"#).header("If-Match", tag)
+}
+
+async fn on(desk: &Desk, method: &str, path: &str, key: &str, tag: &str) -> Response {
+    of_version(desk, method, path, key, tag).send().await.unwrap()
 }
 
 async fn get(desk: &Desk, path: &str) -> Response {

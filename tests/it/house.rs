@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// The floors from the ground up, a line each; the rooms on a floor from left to right.
 const FLOORS: &str = "\
-future invalid ids clock disk actor origin answer gate operation order fingerprint ruling intent lifecycle
+future invalid ids clock disk actor visible origin answer gate operation order fingerprint ruling intent lifecycle
 journal policy audit
 dialect attempt api unversioned
 outcome engine recovery

@@ -12,7 +12,12 @@
 mod adversary;
 mod adversary_desk;
 mod adversary_journal;
+mod adversary_person;
 mod adversary_wire;
+mod amend;
+mod approval;
+mod approval_crash;
+mod audit;
 mod bare;
 mod case_map;
 mod cases;
@@ -44,15 +49,18 @@ mod mail_agent;
 #[cfg(target_os = "linux")]
 mod memory;
 mod model;
+mod operator;
 mod pace;
 #[cfg(target_os = "linux")]
 mod power_cut;
 mod presets;
 mod props;
 mod resume;
+mod rules;
 mod script;
 mod secrets;
 mod server;
+mod shop;
 mod story;
 #[cfg(target_os = "linux")]
 mod strace;

@@ -9,8 +9,8 @@ use crate::{
     ids::OwnerId,
     intent::{Draft, Lineage, Terms},
     lifecycle::{Claimed, Event},
-    operation::{Impact, Operation, Route},
-    order::{JsonOrder, OrderReceipt, PlaceOrder},
+    operation::{Impact, Operation, OrderRef, Route},
+    order::{AmendOrder, Base, CancelOrder, JsonOrder, OrderReceipt, PlaceOrder},
     origin::Origin,
     ruling::{Because, Ruling},
 };
@@ -90,6 +90,14 @@ fn draft(op: &impl Operation) -> Draft {
 
 fn place() -> Draft {
     draft(&PlaceOrder::new("C-100").item("SKU-1", 2))
+}
+
+fn amend() -> Draft {
+    draft(&AmendOrder::new(OrderRef::id("ord-1"), Base::Version(1)).set("customer", "C-100"))
+}
+
+fn cancel() -> Draft {
+    draft(&CancelOrder::new(OrderRef::id("ord-1"), "not needed any more"))
 }
 
 fn claimed(order: Draft) -> Claimed {
@@ -226,6 +234,16 @@ fn each_sighting_has_its_verdict() {
         (code(404, "not_found"), "rejected", DOUBT),
         (bare(405), "rejected", DOUBT),
         (bare(410), "rejected", DOUBT),
+        // The order changed since: what was done may be what changed it.
+        (bare(412), "rejected", DOUBT),
+        (page(412), "rejected", DOUBT),
+        (code(412, "precondition_failed"), "rejected", DOUBT),
+        (
+            with(412, &[("idempotent-replayed", "true")], r#"{"code":"precondition_failed"}"#),
+            "rejected",
+            DOUBT,
+        ),
+        (Observed::HalfAnswer(head(412, &[]), Half::Cut), "again", SAME),
         (bare(413), "rejected", DOUBT),
         (bare(422), "rejected", DOUBT),
         (page(422), "rejected", DOUBT),
@@ -354,12 +372,14 @@ fn a_refusal_is_a_no_only_after_a_past_that_proves_no_execution() {
         [past(&bare(503)), vec![sent(2), saw(2, &bare(429))]].concat(),
         [past(&bare(429)), vec![sent(2), saw(2, &bare(503))]].concat(),
     ];
-    for refusal in [bare(404), code(422, "out_of_stock"), bare(400)] {
-        for past in &proofs {
-            assert_eq!(judge(place(), past, &refusal), "rejected", "{refusal:?} after {past:?}");
-        }
-        for past in &doubts {
-            assert_eq!(judge(place(), past, &refusal), "review Contradicted", "{refusal:?} after {past:?}");
+    for order in [place, amend, cancel] {
+        for refusal in [bare(404), code(422, "out_of_stock"), bare(400), code(412, "precondition_failed")] {
+            for past in &proofs {
+                assert_eq!(judge(order(), past, &refusal), "rejected", "{refusal:?} after {past:?}");
+            }
+            for past in &doubts {
+                assert_eq!(judge(order(), past, &refusal), "review Contradicted", "{refusal:?} after {past:?}");
+            }
         }
     }
 }
@@ -450,6 +470,7 @@ fn what_is_for_a_person_is_asked_about_first_where_there_is_a_lookup() {
             "look up AlreadyExists None",
         ),
         (code(422, "out_of_stock"), "review Contradicted", "look up Contradicted None"),
+        (bare(412), "review Contradicted", "look up Contradicted None"),
         (
             code(409, "operation_uncertain"),
             "review ServerUncertain",
@@ -524,9 +545,55 @@ fn what_has_been_cancelled_since_is_no_success() {
     assert_eq!(judge_at(&current, 0, place(), &[], &cancelled), "succeeded");
     assert_eq!(judge(place(), &lost, &cancelled), "succeeded");
     // To end an order is what an operation of high impact is for.
-    let cancel =
+    let nameless =
         || draft(&JsonOrder::new(Route::post("orders").segment("ord-1").then("cancel"), serde_json::json!({})).impact(Impact::High));
+    assert_eq!(judge_at(&current, 0, nameless(), &lost, &cancelled), "succeeded");
     assert_eq!(judge_at(&current, 0, cancel(), &lost, &cancelled), "succeeded");
+    // A change is of high impact too, and ends nothing; unless that is the change.
+    assert_eq!(judge_at(&current, 0, amend(), &lost, &cancelled), "review FoundEnded");
+    assert_eq!(judge_at(&current, 0, amend(), &[], &cancelled), "succeeded");
+    assert_eq!(judge(amend(), &lost, &cancelled), "succeeded");
+    let ends = || draft(&AmendOrder::new(OrderRef::id("ord-1"), Base::Version(1)).set("status", "Cancelled"));
+    assert_eq!(judge_at(&current, 0, ends(), &lost, &cancelled), "succeeded");
+}
+
+/// The presets ask below the order's own path: that finds what was created there, and nothing of an order that acts on another one.
+#[test]
+fn an_order_that_acts_on_another_one_is_looked_up_by_no_preset() {
+    let look = |dialect: &Dialect, draft: Draft| {
+        let (intent, _) = order(draft, &[]);
+        dialect.asks_for(&intent, Some("name")).is_some()
+    };
+    let presets = [
+        (Dialect::ietf(), false),
+        (Dialect::stripe(), false),
+        (Dialect::gocardless(), true),
+        (Dialect::increase(), true),
+        (Dialect::checkout(), false),
+        (Dialect::square(), false),
+        (Dialect::paypal(), false),
+        (Dialect::adyen(), false),
+        (Dialect::alpaca(), true),
+        (Dialect::coinbase(), false),
+        (Dialect::toast(), true),
+        (Dialect::repeatability(), false),
+        (Dialect::worldpay(), false),
+    ];
+    for (preset, of_creations) in &presets {
+        assert_eq!(look(preset, place()), *of_creations, "{preset:?}");
+        assert!(!look(preset, amend()) && !look(preset, cancel()), "{preset:?}");
+    }
+    // So a person looks at once.
+    let exists = json(422, r#"{"code":40010001}"#);
+    let alpaca = Dialect::alpaca();
+    assert_eq!(judge_at(&alpaca, 0, place(), &[], &exists), "look up AlreadyExists None");
+    assert_eq!(judge_at(&alpaca, 0, amend(), &[], &exists), "review AlreadyExists");
+    // A dialect of one's own sees which it is, and may know a way.
+    let own = Dialect::new("own").lookup(|asked| Some(asked.subject()?.at().clone().query("change", asked.key().to_string())));
+    let (intent, _) = order(cancel(), &[]);
+    let asked = own.asks_for(&intent, None).unwrap();
+    assert_eq!((asked.path(), asked.query_pairs().len()), ("/orders/ord-1", 1));
+    assert!(!look(&own, place()));
 }
 
 /// An error inside of a 200, also as GraphQL servers hide it.

@@ -20,7 +20,8 @@ Examples:
   uketsuke desk --ledger redis://127.0.0.1:6379 --json
 
 While it runs, a test in any language asks GET /_desk/orders, /_desk/requests, /_desk/suspicions or
-/_desk/summary, and sets POST /_desk/script. Ctrl-C stops it and prints a summary.";
+/_desk/summary, and sets POST /_desk/script; POST /_desk/change/ORDER is somebody else who changes
+an order. Ctrl-C stops it and prints a summary.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

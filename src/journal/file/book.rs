@@ -375,7 +375,7 @@ impl Book {
         for (body, place) in known {
             match body {
                 Body::Order(record) => {
-                    let claim = record.columns.as_ref().map(Bits::of);
+                    let claim = record.columns.as_ref().map(|columns| Bits::of(columns, record.at));
                     self.index.add(record.key, record.standing, claim, place);
                 }
                 Body::Book { name, data, .. } => self.learn(&What::Book { name, data }, place),

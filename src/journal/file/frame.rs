@@ -11,7 +11,7 @@ use crate::{
     ids::IdempotencyKey,
     intent::Columns,
     journal::{
-        file::index::Bits,
+        file::index::{Bits, date},
         store::{Record, Standing},
     },
     origin::Hash,
@@ -28,6 +28,8 @@ const NO_STANDING: &str = "none";
 const TAIL: usize = 60;
 /// Where the key stands in a line of this version.
 const KEY_AT: usize = 67;
+/// Where the number ends in a line of this version.
+pub(super) const SEQ_END: usize = 26;
 /// `9a3f01bc"}`: what the checksum does not cover.
 const CRC_AND_END: usize = 10;
 
@@ -145,6 +147,12 @@ pub(super) fn record(line: &[u8]) -> Result<Record, Bad> {
     Line::read(line)?.record().ok_or(Bad::Broken)
 }
 
+/// The number of a record that begins like that, at first sight: nothing is checked. For putting orders in a row.
+pub(super) fn seq(head: &[u8]) -> Option<u64> {
+    let digits = head.strip_prefix(br#"{"v":1,"seq":""#)?;
+    std::str::from_utf8(digits.get(..12)?).ok()?.parse().ok()
+}
+
 /// Whose record a line is, at first sight: nothing is checked but the key's place. For finding the lines of one order among many.
 pub(super) fn names_key(line: &[u8], key: &[u8]) -> bool {
     line.get(KEY_AT..).is_some_and(|rest| rest.starts_with(key))
@@ -254,6 +262,7 @@ impl<'a> Line<'a> {
         Some(Bits {
             source: if named { Some(bits(source)?) } else { None },
             repeat: bits(repeat)?,
+            date: date(self.at),
         })
     }
 
@@ -482,7 +491,7 @@ mod tests {
         let (What::Order { key, standing, claim }, Body::Order(written)) = (frame.what, claimed()) else {
             panic!("not an order's record")
         };
-        let bits = written.columns.as_ref().map(Bits::of);
+        let bits = written.columns.as_ref().map(|columns| Bits::of(columns, written.at));
         assert_eq!((key, standing, claim), (written.key, written.standing, bits));
         let read = record(line).unwrap();
         assert_eq!((read.at, read.columns, read.data), (written.at, written.columns, written.data));

@@ -1,7 +1,7 @@
 //! Where each order's records stand in the log, in tens of bytes an order: its key, its place, and a few bits of what it is found by. What the
 //! bits point at is read and compared in full by whoever asks, so that no answer rests on them.
 
-use crate::{ids::IdempotencyKey, intent::Columns, journal::store::Standing, origin::Hash};
+use crate::{clock::Timestamp, ids::IdempotencyKey, intent::Columns, journal::store::Standing, origin::Hash};
 use std::collections::{BTreeSet, HashMap};
 
 /// A record's place in the log.
@@ -53,14 +53,27 @@ impl Stretch {
 pub(super) struct Bits {
     pub(super) source: Option<u32>,
     pub(super) repeat: u32,
+    pub(super) date: u32,
 }
 
 impl Bits {
-    pub(super) fn of(columns: &Columns) -> Self {
+    pub(super) fn of(columns: &Columns, at: Timestamp) -> Self {
         Bits {
             source: columns.source.as_ref().map(bits),
             repeat: bits(&columns.repeat),
+            date: date(at.to_string().as_bytes()),
         }
+    }
+}
+
+/// The date of a time in its text form, as one number: 20261201. What is no date is later than all, so that nobody passes it by.
+pub(super) fn date(text: &[u8]) -> u32 {
+    let digits = text.iter().take(10).filter(|byte| byte.is_ascii_digit());
+    match digits.clone().count() {
+        8 => digits.fold(0, |number: u32, digit| {
+            number.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
+        }),
+        _ => u32::MAX,
     }
 }
 
@@ -85,7 +98,12 @@ pub(super) struct Index {
     by_repeat: Table,
     more: HashMap<Ordinal, Vec<Place>>,
     unsettled: BTreeSet<Ordinal>,
+    /// The latest date on which one of so many orders was claimed ([`BLOCK`]): whoever looks for those of today passes the others by.
+    latest: Vec<u32>,
 }
+
+/// So many orders share one date in the index.
+const BLOCK: usize = 256;
 
 fn bits(hash: &Hash) -> u32 {
     let [a, b, c, d, ..] = *hash;
@@ -108,6 +126,7 @@ impl Index {
             by_repeat: Table::new(),
             more: HashMap::new(),
             unsettled: BTreeSet::new(),
+            latest: Vec::new(),
         }
     }
 
@@ -200,7 +219,8 @@ impl Index {
         }
     }
 
-    fn add_claim(&mut self, ordinal: Ordinal, Bits { source, repeat }: Bits) {
+    fn add_claim(&mut self, ordinal: Ordinal, Bits { source, repeat, date }: Bits) {
+        self.keep_date(ordinal, date);
         let Some(row) = self.rows.get_mut(ordinal as usize) else { return };
         // A claim in excess: the first one stands, and a list that led back to itself would have no end.
         if row.repeat != 0 {
@@ -220,6 +240,11 @@ impl Index {
 
     pub(super) fn key(&self, ordinal: Ordinal) -> Option<IdempotencyKey> {
         self.row(ordinal).map(|row| row.key)
+    }
+
+    /// Every order, in the order in which it was first heard of.
+    pub(super) fn ordinals(&self) -> impl Iterator<Item = (Ordinal, IdempotencyKey)> {
+        (0..).zip(self.rows.iter().map(|row| row.key))
     }
 
     /// Where an order's first record stands.
@@ -266,6 +291,33 @@ impl Index {
         let bits = bits(repeat);
         let newest = self.by_repeat.find(bits, |n| self.row(n).is_some_and(|row| row.repeat == bits));
         std::iter::successors(newest, |n| self.row(*n).map(|row| row.equal_before).filter(|n| *n != NONE))
+    }
+
+    fn keep_date(&mut self, ordinal: Ordinal, date: u32) {
+        let block = ordinal as usize / BLOCK;
+        if self.latest.len() <= block {
+            self.latest.resize(block.saturating_add(1), 0);
+        }
+        if let Some(latest) = self.latest.get_mut(block) {
+            *latest = date.max(*latest);
+        }
+    }
+
+    /// Orders behind `after`, or all where that is not known, that may have been claimed on that date or later; in the order of their claims.
+    pub(super) fn maybe_since(&self, after: Option<IdempotencyKey>, date: u32) -> Vec<Ordinal> {
+        // Of an order whose claim was moved out, what came later stands far behind those that were claimed since.
+        let is_claim = |n: &Ordinal| self.row(*n).is_some_and(|row| row.repeat != 0);
+        let known = after.and_then(|key| self.ordinal(&key)).filter(is_claim);
+        let from = known.map_or(0, |n| (n as usize).saturating_add(1));
+        let mut found = Vec::new();
+        for block in from / BLOCK..self.latest.len() {
+            if self.latest.get(block).is_some_and(|latest| *latest >= date) {
+                let begin = block.saturating_mul(BLOCK);
+                let end = begin.saturating_add(BLOCK).min(self.rows.len());
+                found.extend((begin.max(from)..end).filter_map(|n| Ordinal::try_from(n).ok()));
+            }
+        }
+        found
     }
 
     pub(super) fn is_done(&self, ordinal: Ordinal) -> bool {
@@ -404,7 +456,12 @@ mod tests {
     fn what_was_added_is_found_and_nothing_else() {
         let mut index = Index::new();
         for n in 0..20_000 {
-            index.add(key(n), Standing::Open, Some(Bits::of(&claim(n, 1))), place(n * 200));
+            index.add(
+                key(n),
+                Standing::Open,
+                Some(Bits::of(&claim(n, 1), Timestamp::from_millis(n as i64 * 60_000))),
+                place(n * 200),
+            );
             index.add(key(n), Standing::Done, None, place(n * 200 + 100));
         }
         for n in 0..20_000 {
@@ -440,10 +497,35 @@ mod tests {
     fn a_claim_in_excess_changes_nothing() {
         let mut index = Index::new();
         for n in [1, 2, 1, 2, 1] {
-            index.add(key(n), Standing::Open, Some(Bits::of(&claim(n, 1))), place(n * 100));
+            index.add(
+                key(n),
+                Standing::Open,
+                Some(Bits::of(&claim(n, 1), Timestamp::from_millis(n as i64 * 60_000))),
+                place(n * 100),
+            );
         }
         assert_eq!(index.maybe_repeat(&[1; 32]).take(9).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(index.maybe_source(&claim(1, 1).source.unwrap()), [0]);
+    }
+
+    #[test]
+    fn claims_of_a_day_are_found_behind_any_of_them_and_blocks_of_older_ones_are_passed_by() {
+        let mut index = Index::new();
+        for n in 0..20_000 {
+            let at = Timestamp::from_millis(n as i64 * 60_000);
+            index.add(key(n), Standing::Done, Some(Bits::of(&claim(n, 1), at)), place(n * 200));
+        }
+        // Minute 14,400 begins the eleventh day of 1970.
+        let eleventh = index.maybe_since(None, date(b"1970-01-11T"));
+        assert!(eleventh.len() < 5_600 + BLOCK && eleventh.ends_with(&[19_998, 19_999]) && eleventh.contains(&14_400));
+        assert_eq!(index.maybe_since(Some(key(19_997)), 19_700_111), [19_998, 19_999]);
+        assert_eq!(
+            index.maybe_since(Some(key(20_000)), 19_700_111),
+            eleventh,
+            "its key is gone: all anew"
+        );
+        assert!(index.maybe_since(None, 19_700_201).is_empty());
+        assert_eq!((date(b"no date"), date(b"2026-12-01T09:00")), (u32::MAX, 20_261_201));
     }
 
     #[test]

@@ -226,6 +226,10 @@ impl Store for FileStore {
         self.ask(|reply| Job::Unsettled(after, limit, reply))
     }
 
+    fn orders(&self) -> BoxFuture<'static, Result<Vec<IdempotencyKey>, StoreError>> {
+        self.ask(Job::Orders)
+    }
+
     fn changed(&self, seen: Mark, at_most: Duration) -> BoxFuture<'static, Result<Mark, StoreError>> {
         let jobs = mpsc::Sender::clone(&self.jobs);
         let mut written = self.written.clone();

@@ -48,6 +48,13 @@ pub(super) struct OldStretch {
     pub(super) ended: Ended,
 }
 
+/// An order that stands in the archive, and the number of its claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OldOrder {
+    pub(super) key: IdempotencyKey,
+    pub(super) seq: u64,
+}
+
 /// How an order ended, for the day on which its archive is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -355,6 +362,60 @@ impl Origins {
             keys.extend(claims.iter().rev().map(|claim| claim.key));
         }
         Ok(keys)
+    }
+
+    /// Every order that stands here, sorted by key, each once.
+    ///
+    /// An order with an origin has a claim in a run, which has its record's number. One without has its stretches alone: its number is read where the
+    /// oldest of them begins, file by file and forwards. Of a file that is gone, all that is known is the number of its first record.
+    pub(super) fn orders(&mut self) -> Result<Vec<OldOrder>, StoreError> {
+        let mut orders = Vec::new();
+        self.each(Run::claims, |claim: OldClaim| {
+            orders.push(OldOrder {
+                key: claim.key,
+                seq: claim.seq,
+            });
+        })?;
+        orders.sort_unstable();
+        orders.dedup_by_key(|order| order.key);
+        let mut others = Vec::new();
+        self.each(Run::stretches, |stretch: OldStretch| {
+            if orders.binary_search_by_key(&stretch.key, |order| order.key).is_err() {
+                others.push(stretch);
+            }
+        })?;
+        others.sort_unstable_by_key(|stretch| (stretch.key, stretch.archive, stretch.at));
+        others.dedup_by_key(|stretch| stretch.key);
+        others.sort_unstable_by_key(|stretch| (stretch.archive, stretch.at));
+        for file in others.chunk_by(|one, next| one.archive == next.archive) {
+            let mut archive = file.first().and_then(|stretch| self.opened(stretch));
+            // The number alone, unchecked: only the list's order rests on it, and each record is checked when it is told.
+            let mut seq = |at| frame::seq(&archive.as_mut()?.read_at(at, frame::SEQ_END).ok()?);
+            orders.extend(file.iter().map(|stretch| OldOrder {
+                key: stretch.key,
+                seq: seq(stretch.at).unwrap_or(stretch.archive),
+            }));
+        }
+        orders.sort_unstable();
+        Ok(orders)
+    }
+
+    /// The file in which a stretch stands; `None` where it is gone or can't be opened: whoever reads the story is told why.
+    fn opened(&self, stretch: &OldStretch) -> Option<Box<dyn DiskFile>> {
+        self.disk.open(&self.archive(stretch).ok()?, How::Append).ok()
+    }
+
+    /// Every entry of one kind, run by run.
+    fn each<E: Entry>(&mut self, section: fn(&Run) -> Section, mut work: impl FnMut(E)) -> Result<(), StoreError> {
+        for run in &mut self.runs {
+            let mut ahead = Ahead::new(section(run), run, E::LEN);
+            loop {
+                ahead.step()?;
+                let Some(bytes) = ahead.next.take() else { break };
+                work(E::read(&bytes).ok_or_else(|| damaged(&ahead.run.path, "an entry"))?);
+            }
+        }
+        Ok(())
     }
 
     /// The old records of one order, oldest first.

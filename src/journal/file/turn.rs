@@ -3,7 +3,7 @@
 use super::{
     book::Book,
     frame::{self, Line},
-    index::{Ordinal, Place},
+    index::{Ordinal, Place, date},
 };
 use crate::{
     clock::Timestamp,
@@ -50,8 +50,51 @@ impl Book {
         Ok(())
     }
 
+    /// Every order, oldest claim first. Records keep their numbers when they are moved, so the archive's orders and the log's are merged by them.
+    /// What compaction left in the log is young or not done: few of its claims are older than the archive's newest, and only those are read.
+    pub(super) fn orders(&mut self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        let mut old = self.origins.orders()?;
+        // An order of the archive of which the log has later records is listed once, by its claim.
+        let in_log = self
+            .index
+            .ordinals()
+            .filter(|(_, key)| old.binary_search_by_key(key, |old| old.key).is_err());
+        let in_log: Vec<_> = in_log.collect();
+        old.sort_unstable_by_key(|old| old.seq);
+        let (mut old, mut orders) = (old.into_iter().peekable(), Vec::with_capacity(in_log.len()));
+        for (ordinal, key) in in_log {
+            if old.peek().is_some() {
+                let seq = self.seq_at(self.index.first(ordinal).unwrap_or(u64::MAX))?;
+                while let Some(older) = old.next_if(|old| old.seq < seq) {
+                    orders.push(older.key);
+                }
+            }
+            orders.push(key);
+        }
+        orders.extend(old.map(|old| old.key));
+        Ok(orders)
+    }
+
     /// The claim that stands at a place, as far as it is found by; with when it was written.
     fn claim_at(&mut self, at: u64) -> Result<(Timestamp, Columns), StoreError> {
+        match self.claim_if_any(at)? {
+            (at, Some(columns)) => Ok((at, columns)),
+            _ => Err(self.rotten(at)),
+        }
+    }
+
+    /// When the record at a place was written, and what it is found by if it is a claim.
+    fn claim_if_any(&mut self, at: u64) -> Result<(Timestamp, Option<Columns>), StoreError> {
+        self.line_at(at, |line| Some((line.written_at()?, line.columns())))
+    }
+
+    /// The number of the record that stands at a place.
+    fn seq_at(&mut self, at: u64) -> Result<u64, StoreError> {
+        self.line_at(at, |line| Some(line.seq))
+    }
+
+    /// What is read of the record that stands at a place.
+    fn line_at<T>(&mut self, at: u64, of: impl Fn(&Line<'_>) -> Option<T>) -> Result<T, StoreError> {
         let mut len = 4096_usize;
         loop {
             let there = usize::try_from(self.end().saturating_sub(at)).unwrap_or(usize::MAX);
@@ -59,8 +102,7 @@ impl Book {
             match memchr::memchr(b'\n', &bytes) {
                 Some(end) => {
                     let line = Line::read(bytes.get(..end).unwrap_or_default());
-                    let claim = line.ok().and_then(|line| Some((line.written_at()?, line.columns()?)));
-                    return claim.ok_or_else(|| self.rotten(at));
+                    return line.ok().and_then(|line| of(&line)).ok_or_else(|| self.rotten(at));
                 }
                 None if len >= there => return Err(self.rotten(at)),
                 None => len = len.saturating_mul(8),
@@ -133,6 +175,20 @@ impl Book {
         Ok(found)
     }
 
+    fn claimed_since(&mut self, after: Option<IdempotencyKey>, since: Timestamp) -> Result<Vec<IdempotencyKey>, StoreError> {
+        let mut found = Vec::new();
+        for ordinal in self.index.maybe_since(after, date(since.to_string().as_bytes())) {
+            // The first record of an order whose claim was moved out, or torn, is none.
+            let first = self.index.first(ordinal).unwrap_or(u64::MAX);
+            if let (at, Some(_)) = self.claim_if_any(first)?
+                && at >= since
+            {
+                found.extend(self.index.key(ordinal));
+            }
+        }
+        Ok(found)
+    }
+
     fn claim_of(&mut self, ordinal: Ordinal) -> Result<(Timestamp, Columns), StoreError> {
         let at = self.index.first(ordinal).unwrap_or(u64::MAX);
         self.claim_at(at)
@@ -179,6 +235,10 @@ impl Turn for FileTurn<'_> {
 
     fn by_repeat(&mut self, repeat: Hash, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
         answered(self.book.by_repeat(repeat, since))
+    }
+
+    fn claimed_since(&mut self, after: Option<IdempotencyKey>, since: Timestamp) -> BoxFuture<'_, Result<Vec<IdempotencyKey>, StoreError>> {
+        answered(self.book.claimed_since(after, since))
     }
 
     fn story(&mut self, key: IdempotencyKey) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {

@@ -37,6 +37,7 @@ pub(super) enum Job {
     Durable(Mark, Reply<()>),
     Story(IdempotencyKey, Reply<Vec<Record>>),
     Unsettled(Option<IdempotencyKey>, usize, Reply<Vec<IdempotencyKey>>),
+    Orders(Reply<Vec<IdempotencyKey>>),
     /// Read what others appended.
     Look(Reply<Mark>),
     Compact(Reply<Compaction>),
@@ -151,6 +152,10 @@ impl Desk {
             }
             Job::Unsettled(after, limit, reply) => {
                 let keys = self.book.look().map(|_| self.book.index.unsettled(after, limit));
+                drop(reply.send(keys));
+            }
+            Job::Orders(reply) => {
+                let keys = self.book.look().and_then(|_| self.book.orders());
                 drop(reply.send(keys));
             }
             Job::Look(reply) => drop(reply.send(self.book.look())),

@@ -1,6 +1,7 @@
 //! What must hold of the fold, whatever comes in whatever order.
 
 use super::*;
+use crate::lifecycle::{TurnedAway, Verb, Void, Voids};
 use crate::{
     actor::Actor,
     answer::NeverLeft,
@@ -117,6 +118,19 @@ fn reconciled(applied: bool) -> Event {
     }
 }
 
+fn previewed(digest: &str, void: Option<Void>) -> Event {
+    Event::Previewed {
+        request: None,
+        current: Some(answer(200)),
+        because: because(),
+        digest: digest.to_owned(),
+        voids: void.map(|why| Voids {
+            why,
+            until: now().plus(Duration::from_secs(90)),
+        }),
+    }
+}
+
 /// Everything that can be written of an order, in each kind that the fold tells apart.
 fn everything() -> Vec<Event> {
     let (by, why) = by_whom();
@@ -133,12 +147,21 @@ fn everything() -> Vec<Event> {
             shown: "sha".to_owned(),
             until: now().plus(Duration::from_secs(60)),
         },
+        previewed("sha", None),
+        previewed("other", None),
+        previewed("void", Some(Void::BaseChanged)),
+        Event::TurnedAway {
+            by: by.clone(),
+            verb: Verb::Approve,
+            why: TurnedAway::OwnOrder {},
+        },
         Event::Refused {
             by: by.clone(),
             why: why.clone(),
         },
         Event::Cleared {
             because: because(),
+            request: None,
             boot: None,
         },
         sent(1),
@@ -263,6 +286,25 @@ fn check(before: &State, event: &Event, story: &dyn Fn() -> String) -> State {
             "a no stands although bytes leave after it: {}",
             story()
         );
+    }
+    if let Stage::Approved { .. } = after.stage {
+        let new = matches!((&before.stage, event), (Stage::AwaitingApproval { .. }, Event::Approved { .. }));
+        assert!(
+            new || matches!(before.stage, Stage::Approved { .. }),
+            "a yes came out of nothing: {}",
+            story()
+        );
+        assert!(!after.sending_permitted(), "a yes stands although bytes left: {}", story());
+        let given = after.approval.as_ref().map(|approval| &approval.shown);
+        let stands = after.preview.as_ref().map(|preview| &preview.digest);
+        assert!(
+            given.is_some() && stands.is_none_or(|stands| given == Some(stands)),
+            "a yes to something else: {}",
+            story()
+        );
+    }
+    if matches!(event, Event::TurnedAway { .. }) {
+        assert_eq!(format!("{before:?}"), format!("{after:?}"), "{}", story());
     }
     let cleared = |event: &Event| match event {
         Event::Cleared { .. } | Event::Sent { .. } | Event::Observed { .. } => true,
@@ -396,6 +438,28 @@ fn what_was_cleared_is_not_refused_and_does_not_expire() {
         let story = fold([ask, proof, refused]);
         assert!(!matches!(story.stage, Stage::Settled(_)), "{proof:?}");
     }
+}
+
+/// A yes is good for what was shown: a later preview ends it, and one that says so gives a person time again.
+#[test]
+fn a_yes_ends_with_the_preview_it_was_given_to() {
+    let ask = &claims()[1];
+    let approved = |shown: &str| Event::Approved {
+        by: "carol".to_owned(),
+        note: String::new(),
+        shown: shown.to_owned(),
+        until: now().plus(Duration::from_secs(60)),
+    };
+    let is_approved = |events: &[&Event]| matches!(fold(events.iter().copied()).stage, Stage::Approved { .. });
+    let (one, two) = (previewed("one", None), previewed("two", None));
+    assert!(is_approved(&[ask, &one, &approved("one")]));
+    assert!(is_approved(&[ask, &one, &approved("one"), &one]));
+    assert!(!is_approved(&[ask, &one, &approved("two")]));
+    assert!(!is_approved(&[ask, &one, &approved("one"), &two]));
+    let void = previewed("one", Some(Void::PolicyChanged));
+    let state = fold([ask, &one, &approved("one"), &void]);
+    assert!(matches!(state.stage, Stage::AwaitingApproval { until } if until == now().plus(Duration::from_secs(90))));
+    assert!(state.approval().is_none() && state.owner.is_none());
 }
 
 /// R1: what comes before any execution proves that none was; a replayed answer tells of another attempt and proves nothing.

@@ -77,7 +77,7 @@ impl Counter {
             (None | Some(RowState::Failed | RowState::Rejected), _) => nothing_stands(),
             (Some(RowState::Processing), _) => self.refuse(Did::InFlight, self.in_flight(&row_key)),
             (Some(RowState::Succeeded), Some(order_id)) => {
-                let cancelled = lock(&self.shop).cancel(&order_id);
+                let cancelled = lock(&self.shop).cancel(&order_id, &IfMatch::default());
                 // Cancelled before: that is what was asked for.
                 let told = if cancelled.code() < 400 {
                     cancelled

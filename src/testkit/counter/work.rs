@@ -74,9 +74,12 @@ impl Counter {
             Work::Amend { order_id } => {
                 let mut patch = fields(seen);
                 self.facts.key_member().and_then(|member| patch.remove(member));
-                (lock(&self.shop).amend(order_id, patch), Some(order_id.clone()))
+                (lock(&self.shop).amend(order_id, &IfMatch::of(seen), patch), Some(order_id.clone()))
             }
-            Work::Cancel { order_id } => (lock(&self.shop).cancel(order_id), Some(order_id.clone())),
+            Work::Cancel { order_id } => {
+                let cancelled = lock(&self.shop).cancel(order_id, &IfMatch::of(seen));
+                (cancelled, Some(order_id.clone()))
+            }
             Work::Serve(served, request) => (served.call(request).or_unspeakable(), None),
         };
         let shops_own = !matches!(work, Work::Serve(..));
@@ -97,6 +100,17 @@ impl Counter {
     pub(super) fn refusal_of(&self, work: &Work) -> Option<Reply> {
         let code = lock(&self.refusal).clone()?;
         matches!(work, Work::Place).then(|| Reply::problem(422, &code, "the shop takes no such order any more"))
+    }
+
+    /// What the order that the work is about has against it, as it stands now. Of work that is the test's own nothing is known.
+    pub(super) fn objection_to(&self, work: &Work, seen: &Seen) -> Option<Reply> {
+        let (Work::Amend { order_id } | Work::Cancel { order_id }) = work else {
+            return None;
+        };
+        if !self.is_of_tenant(order_id, seen) {
+            return Some(not_found());
+        }
+        lock(&self.shop).refusal(order_id, &IfMatch::of(seen))
     }
 
     /// The work is done. What could not be stored is not told as done: the key is processing until an operator looks.

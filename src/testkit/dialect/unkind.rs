@@ -26,8 +26,8 @@ pub enum Unkind {
     ForgetsAfter(Duration),
     /// `scopes-by-credential`: a key belongs to the `Authorization` it came with. A retry under a new token is a new order.
     ScopesByCredential,
-    /// `validates-first`: judges the order by the rules of the day before it looks at the key; see
-    /// [`Desk::refuse_from_now_on`](crate::testkit::Desk::refuse_from_now_on).
+    /// `validates-first`: judges the order by the rules of the day, and a change by the order as it stands, before it looks at the key; see
+    /// [`Desk::refuse_from_now_on`](crate::testkit::Desk::refuse_from_now_on). The repeat of a change that was made is refused with 412 or 409.
     ValidatesFirst,
     /// `fails-open`: does the work if the ledger can't be reached.
     FailsOpen,

@@ -1,115 +1,9 @@
-//! `Operation`: one kind of request with an effect; and the words it is made of: `Route`, `Method`, `Encoding`, `Impact`.
+//! `Route`: where an order goes, below the api's base URL.
 
-use crate::{answer::Answer, invalid::Invalid};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use super::subject::{OrderRef, Placed};
+use crate::invalid::Invalid;
+use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// One kind of order: what it is called, where it goes, what counts as success. The order's contents are the type's own `Serialize` form.
-///
-/// ```
-/// use serde::{Deserialize, Serialize};
-/// use uketsuke::{Operation, Route};
-///
-/// #[derive(Serialize)]
-/// struct BookRoom {
-///     #[serde(skip)]
-///     hotel: String,
-///     nights: u32,
-/// }
-///
-/// #[derive(Deserialize)]
-/// struct Booking {
-///     reference: String,
-/// }
-///
-/// impl Operation for BookRoom {
-///     type Receipt = Booking;
-///     const NAME: &'static str = "book_room";
-///     const RECEIPT_HAS: &'static [&'static str] = &["/reference"];
-///     fn route(&self) -> Route {
-///         Route::post("hotels").segment(&self.hotel).then("bookings")
-///     }
-/// }
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an order uketsuke can submit",
-    note = "derive `serde::Serialize` and implement `Operation`: NAME, Receipt, route()"
-)]
-pub trait Operation: Serialize {
-    /// What the caller gets back, read from the stored answer as often as asked.
-    type Receipt: DeserializeOwned;
-
-    /// The operation's name: part of the claim, so `cancel_order` and `place_order` from one mail are two orders.
-    const NAME: &'static str;
-
-    /// JSON pointers (RFC 6901) that the body of a success must hold. Kept in the intent, so that submit and resume judge one answer alike.
-    /// Default: none; then an empty body is a success too.
-    const RECEIPT_HAS: &'static [&'static str] = &[];
-
-    /// Method, path, query and the headers that belong to the order.
-    fn route(&self) -> Route;
-
-    /// Refuses what can never be right, before anything is written or sent. Default: everything passes.
-    fn check(&self) -> Result<(), Invalid> {
-        Ok(())
-    }
-
-    /// How much is at stake. The default policy asks a person about [`Impact::High`]. Default: normal.
-    fn impact(&self) -> Impact {
-        Impact::Normal
-    }
-
-    /// How the contents stand in the body. Default: JSON.
-    fn encoding(&self) -> Encoding {
-        Encoding::Json
-    }
-
-    /// Reads the receipt from a success. Default: the body as JSON, an empty body as `{}`.
-    fn receipt(answer: &Answer) -> Result<Self::Receipt, Unreadable> {
-        let body = if answer.body().is_empty() { b"{}" } else { answer.body() };
-        // serde's message may quote the answer; the place is enough to find it in the journal.
-        serde_json::from_slice(body).map_err(|e| Unreadable {
-            why: format!("line {}, column {} does not fit the receipt's type", e.line(), e.column()),
-        })
-    }
-}
-
-/// A success whose receipt the caller's type can't read. The order was processed; the journal keeps the answer as it came.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the answer holds no such receipt: {why}")]
-pub struct Unreadable {
-    /// Where it went wrong; never the answer itself.
-    pub why: String,
-}
-
-impl Unreadable {
-    /// For an own [`Operation::receipt`]. Put nothing of the answer into it.
-    pub fn new(why: impl Into<String>) -> Self {
-        Unreadable { why: why.into() }
-    }
-}
-
-/// How much is at stake with an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Impact {
-    /// An ordinary order.
-    Normal,
-    /// It changes or ends something that stands: the default policy asks a person.
-    High,
-}
-
-/// How an order's contents stand in the request body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Encoding {
-    /// `application/json`.
-    Json,
-    /// `application/x-www-form-urlencoded`; the contents must be one flat object of texts, numbers and booleans.
-    Form,
-    /// No body; the contents still count for the fingerprint.
-    Empty,
-}
 
 /// An HTTP method. Those with an effect, and `Get` for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,9 +50,19 @@ pub struct Route {
     /// Lower-case names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     headers: Vec<(String, String)>,
+    /// The order whose name still has to be put into the path. Never in a journal: it is known before anything is claimed.
+    #[serde(skip)]
+    refers: Option<Refers>,
     /// The first thing that was wrong, told at submit: a builder that can fail at each step reads badly.
     #[serde(skip)]
     fault: Option<Invalid>,
+}
+
+/// Where in a path an order's name belongs, and whose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refers {
+    at: usize,
+    to: Placed,
 }
 
 /// Headers that the crate, not the order, decides.
@@ -215,6 +119,7 @@ impl Route {
             path: self.path.clone(),
             query: Vec::new(),
             headers: Vec::new(),
+            refers: self.refers.clone(),
             fault: self.fault.clone(),
         }
     }
@@ -225,6 +130,7 @@ impl Route {
             path: String::new(),
             query: Vec::new(),
             headers: Vec::new(),
+            refers: None,
             fault: None,
         };
         empty.then(path)
@@ -249,6 +155,37 @@ impl Route {
         self.path.push('/');
         push_encoded(&mut self.path, data);
         self
+    }
+
+    /// One segment: the server's name for an order. Named by what it was placed for, it is put there once it is known.
+    #[must_use]
+    pub fn order(mut self, order: &OrderRef) -> Self {
+        let to = match (order, order.placed()) {
+            (OrderRef::Id(id), _) => return self.segment(id),
+            (_, Some(to)) => to,
+            (_, None) => return self.wrong("order", "must be named by its id or by what it was placed for"),
+        };
+        if let Err(fault) = to.check() {
+            self.fault.get_or_insert(fault);
+        } else if self.refers.is_some() {
+            return self.wrong("route", "must name one order, not two");
+        }
+        self.refers = Some(Refers { at: self.path.len(), to });
+        self
+    }
+
+    /// The order whose name is not known yet.
+    pub(crate) fn placed(&self) -> Option<&Placed> {
+        self.refers.as_ref().map(|refers| &refers.to)
+    }
+
+    /// Puts the order's name into its place. A name that would lead to another path is a fault, as everywhere.
+    pub(crate) fn resolve(&mut self, id: &str) {
+        let Some(Refers { at, .. }) = self.refers.take() else { return };
+        let end = self.path.split_off(at);
+        let mut whole = std::mem::replace(self, Route::new(self.method, "")).segment(id);
+        whole.path.push_str(&end);
+        *self = whole;
     }
 
     /// Fixed text at the end of the last segment, such as the `:by_client_order_id` of a custom method.
@@ -355,7 +292,7 @@ impl Route {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
-        if self.path.is_empty() {
+        if self.path.is_empty() && self.refers.is_none() {
             return Err(Invalid::new("route.path", "must name a path below the base URL"));
         }
         // What HTTP can't carry must not be claimed: it could never be sent.
@@ -393,6 +330,24 @@ pub(crate) fn push_encoded(into: &mut String, data: &str) {
     }
 }
 
+/// What [`push_encoded`] wrote.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    while let Some(byte) = rest.next() {
+        let mut ahead = rest.clone();
+        match (byte, digit(ahead.next()), digit(ahead.next())) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(high << 4 | low);
+                rest = ahead;
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,6 +370,25 @@ mod tests {
         for id in ["", ".", ".."] {
             assert!(Route::post("orders").segment(id).check().is_err(), "{id:?}");
         }
+    }
+
+    /// BUG-82: nor does one that is read from a receipt.
+    #[test]
+    fn an_order_that_is_named_later_stands_in_its_place() {
+        let placed = OrderRef::PlacedBy(crate::origin::Origin::mail("1"));
+        for (id, path) in [("7", "/orders/7/cancel"), ("../admin", "/orders/..%2Fadmin/cancel")] {
+            let mut route = Route::post("orders").order(&placed).then("cancel").if_match("\"1\"");
+            route.resolve(id);
+            route.check().unwrap();
+            assert_eq!((route.path(), route.placed(), route.headers().len()), (path, None, 1));
+            assert_eq!(route, Route::post("orders").segment(id).then("cancel").if_match("\"1\""));
+        }
+        let mut nowhere = Route::post("orders").order(&placed);
+        nowhere.resolve("..");
+        assert!(nowhere.check().is_err());
+        assert!(Route::post("orders").order(&placed).order(&placed).check().is_err());
+        let unknown = OrderRef::PlacedBy(crate::origin::Origin::unknown());
+        assert!(Route::post("orders").order(&unknown).check().is_err());
     }
 
     #[test]

@@ -4,6 +4,12 @@
 //! each attempt is written down before it leaves and after it is known; what a caller is told is read from the order's folded story, never
 //! from this call alone (R15).
 
+mod approval;
+mod refer;
+mod watch;
+
+pub(crate) use watch::Watched;
+
 use crate::{
     answer::{Answer, Observed},
     api::Api,
@@ -17,14 +23,15 @@ use crate::{
     },
     clock::monotonic,
     ids::{IdempotencyKey, RequestId},
-    intent::{Draft, Intent},
+    intent::{Draft, Intent, Sketch},
     journal::{Claim, ClaimTerms, Claimed, Journal, JournalError, Landing, Mine},
     lifecycle::{Event, Rest, ReviewReason, Settled, Stage, State, retention_margin},
     outcome::{Error, Outcome, Raw, tell},
     policy::{Judged, Permit, Policy, Proposal, permit},
-    ruling::Ruling,
+    ruling::{Because, Judgement, Ruling},
 };
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -41,11 +48,14 @@ const WATCH_FOR: Duration = Duration::from_millis(250);
 pub(crate) struct Engine {
     pub(crate) journal: Journal,
     pub(crate) api: Api,
-    pub(crate) policy: Arc<dyn Policy>,
+    /// `None`: an operator's, who claims nothing and leaves it to clients to send what was approved.
+    pub(crate) policy: Option<Arc<dyn Policy>>,
     pub(crate) terms: ClaimTerms,
     pub(crate) resume_at_once: usize,
     /// The last answer's `Date` was too far from our wall clock.
     pub(crate) clock_in_doubt: AtomicBool,
+    /// Parked orders that this client has met.
+    pub(crate) watched: Watched,
 }
 
 /// What is told of an order.
@@ -55,18 +65,41 @@ pub(crate) type Told = Result<Outcome<Raw>, Error>;
 pub(crate) type KeyKnown = Arc<OnceLock<IdempotencyKey>>;
 
 impl Engine {
-    /// What policy says of a draft. On the caller's own task: a policy that panics allows nothing.
-    pub(crate) fn judge(&self, draft: &Draft) -> Ruling {
-        self.policy.judge(&Proposal::new(draft))
+    /// What policy says of a draft. One that fails to (a panic) allows nothing: a person decides.
+    fn judge(&self, draft: &Draft) -> Ruling {
+        self.judge_again(draft).unwrap_or_else(policy_failed)
+    }
+
+    /// `None`: there is no policy here to ask.
+    fn judge_again(&self, draft: &Draft) -> Option<Ruling> {
+        let (policy, proposal) = (self.policy.as_ref()?, Proposal::of(draft));
+        let judged = catch_unwind(AssertUnwindSafe(|| policy.judge(&proposal)));
+        Some(judged.unwrap_or_else(|_| policy_failed()))
+    }
+
+    /// The same with its day, for an order that would be new. A day that can't be asked about makes no ruling milder.
+    fn judge_with_its_day(&self, draft: &Draft) -> Judgement {
+        let (ruling, proposal) = (self.judge(draft), Proposal::of(draft));
+        let daily = || self.policy.as_ref().map(|policy| policy.daily(&proposal)).unwrap_or_default();
+        match (catch_unwind(AssertUnwindSafe(daily)), ruling) {
+            (Ok(daily), ruling) => Judgement { ruling, daily },
+            (Err(_), Ruling::Deny(because)) => Judgement::from(Ruling::Deny(because)),
+            (Err(_), Ruling::Allow(_) | Ruling::Ask(_)) => Judgement::from(policy_failed()),
+        }
     }
 
     /// One order, from draft to outcome. Runs in a task of its own: a caller who goes away strands nothing.
-    pub(crate) async fn submit(self: Arc<Self>, draft: Draft, ruling: Ruling, known: KeyKnown) -> Told {
+    pub(crate) async fn submit(self: Arc<Self>, sketch: Sketch, known: KeyKnown) -> Told {
         let until = monotonic() + self.patience();
+        let draft = match sketch {
+            Sketch::Ready(draft) => *draft,
+            Sketch::Refers(referring) => self.refer(*referring).await?,
+        };
+        let judgement = self.judge_with_its_day(&draft);
         loop {
             // Once it has met an order, a call hears of that order: asked by its origin again, it could make a new one of what happened since.
             let claimed = match known.get() {
-                None => self.journal.claim(draft.clone(), ruling.clone(), self.terms).await?,
+                None => self.journal.claim(draft.clone(), judgement.clone(), self.terms).await?,
                 Some(key) => self.journal.retake(*key).await?,
             };
             if let Some(told) = self.go_on(claimed, until, &known).await? {
@@ -104,7 +137,10 @@ impl Engine {
                 };
             }
             Claimed::Elsewhere { key } => key,
-            Claimed::Known { intent, state } => return Ok(Some(tell(&intent, &state, now))),
+            Claimed::Known { intent, state } => {
+                let state = self.parked(&intent, state).await?;
+                return Ok(Some(tell(&intent, &state, now)));
+            }
             Claimed::Drift { existing, state, changes } => return Err(Error::drift(&existing, &state, now, changes)),
             Claimed::LikelyRepeat { existing, state } => return Err(Error::likely_repeat(&existing, &state, now)),
         };
@@ -140,7 +176,11 @@ impl Engine {
     }
 
     /// A flight: the claim lands, however it ends.
-    async fn fly(self: Arc<Self>, claim: Claim) {
+    async fn fly(self: Arc<Self>, mut claim: Claim) {
+        if let Err(error) = self.redeem(&mut claim).await {
+            claim.land(Some(error));
+            return;
+        }
         let (claim, failed) = match permit(claim) {
             Judged::Permit(mut permit) => {
                 let failed = self.settle(&mut permit).await.err();
@@ -148,6 +188,10 @@ impl Engine {
             }
             Judged::Held(claim) => (claim, None),
         };
+        // Its yes was void: there will be another, or a no.
+        if let Stage::AwaitingApproval { until } = claim.state().stage() {
+            self.watch(claim.intent().key(), *until);
+        }
         if let Some(error) = &failed {
             tracing::error!(%error, "the journal could not write down what was done; nothing more is sent");
         }
@@ -487,6 +531,15 @@ impl Engine {
         let limits = self.api.timeouts();
         limits.total.saturating_add(limits.attempt)
     }
+}
+
+fn policy_failed() -> Ruling {
+    tracing::error!("the policy could not be asked: a person is");
+    Ruling::Ask(Because::rule(
+        "",
+        "policy_failed",
+        "the policy could not be asked, so a person decides",
+    ))
 }
 
 /// The event that a verdict ends a flight with.

@@ -1,9 +1,14 @@
-//! The story's own orders: `PlaceOrder`, `JsonOrder` (shape known only at run time), and `OrderReceipt`.
+//! The story's own orders: `PlaceOrder`, `AmendOrder` and `CancelOrder` (`change.rs`), `JsonOrder` (shape known only at run time), and
+//! `OrderReceipt`.
+
+mod change;
+
+pub use change::{AmendOrder, Base, CancelOrder};
 
 use crate::{
     gate,
     invalid::Invalid,
-    operation::{Impact, Operation, Route},
+    operation::{Impact, Operation, Route, Stake, Subject},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -105,6 +110,16 @@ impl Operation for PlaceOrder {
         }
         Ok(())
     }
+
+    fn stake(&self) -> Stake {
+        let quantity = self.items.iter().fold(0_u64, |sum, item| sum.saturating_add(item.quantity.into()));
+        Stake::default()
+            .quantity(quantity)
+            .items(self.items.len() as u64)
+            .skus(self.items.iter().map(|item| item.sku.as_str()))
+            .customer(self.customer.as_str())
+            .free_text(self.note.is_some())
+    }
 }
 
 /// Shows the order's outline, never who ordered what.
@@ -183,6 +198,8 @@ pub struct JsonOrder {
     route: Route,
     body: Value,
     impact: Impact,
+    stake: Stake,
+    subject: Option<Subject>,
 }
 
 impl JsonOrder {
@@ -192,6 +209,8 @@ impl JsonOrder {
             route,
             body,
             impact: Impact::Normal,
+            stake: Stake::default(),
+            subject: None,
         }
     }
 
@@ -204,6 +223,20 @@ impl JsonOrder {
     #[must_use]
     pub fn impact(mut self, impact: Impact) -> Self {
         self.impact = impact;
+        self
+    }
+
+    /// What is at stake, for limits. Default: nothing is named.
+    #[must_use]
+    pub fn stake(mut self, stake: Stake) -> Self {
+        self.stake = stake;
+        self
+    }
+
+    /// The order that this one changes or ends. Default: none.
+    #[must_use]
+    pub fn subject(mut self, subject: Subject) -> Self {
+        self.subject = Some(subject);
         self
     }
 }
@@ -224,6 +257,14 @@ impl Operation for JsonOrder {
 
     fn impact(&self) -> Impact {
         self.impact
+    }
+
+    fn stake(&self) -> Stake {
+        self.stake.clone()
+    }
+
+    fn subject(&self) -> Option<Subject> {
+        self.subject.clone()
     }
 }
 
