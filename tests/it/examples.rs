@@ -18,6 +18,10 @@ fn example(name: &str) -> PathBuf {
 }
 
 fn last_line(name: &str, args: &[&str]) -> String {
+    said(name, args).lines().last().unwrap_or_default().to_owned()
+}
+
+fn said(name: &str, args: &[&str]) -> String {
     let output = Command::new(example(name))
         .args(args)
         .stdin(Stdio::null())
@@ -32,7 +36,7 @@ fn last_line(name: &str, args: &[&str]) -> String {
         "{name}: {said}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    said.lines().last().unwrap_or_default().to_owned()
+    said
 }
 
 #[test]
@@ -61,6 +65,38 @@ fn dialects_doubles_no_order_and_claims_nothing_false() {
     let wanted = "dialects=13 situations=65 orders_doubled=0 false_claims=0";
     assert_eq!(last_line("dialects", &[]), wanted);
     assert_eq!(last_line("dialects", &["--json"]), wanted);
+}
+
+#[test]
+fn approval_sends_one_change_for_one_yes() {
+    assert_eq!(last_line("approval", &[]), "quantity=20 patches=1 same_key=true second_yes=refused");
+}
+
+#[test]
+fn five_nights_double_no_order() {
+    assert_eq!(last_line("five_nights", &[]), "five_nights passed=5 orders_doubled=0");
+    let deaf = last_line("five_nights", &["--deaf-desk"]);
+    assert!(deaf.ends_with("orders_doubled=1"), "{deaf}");
+}
+
+/// What a reader is shown in docs/audit-example.md is what its command prints, but for ids, times and who of many was first.
+#[test]
+fn the_audit_in_the_docs_is_the_one_that_its_command_prints() {
+    let shape = |text: &str| {
+        let blocks = text.split("\n## ").map(|block| {
+            let (heading, lines) = block.split_once('\n').unwrap();
+            let rows = lines.lines().filter(|line| line.starts_with("20"));
+            let mut events: Vec<_> = rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned()).collect();
+            events.sort_unstable();
+            (heading.to_owned(), events)
+        });
+        blocks.collect::<Vec<_>>()
+    };
+    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/audit-example.md")).unwrap();
+    let printed = said("five_nights", &["--audit"]);
+    assert_eq!(shape(&docs), shape(&printed));
+    assert_eq!(shape(&docs).len(), 7);
+    assert!(docs.contains("cargo run --quiet --example five_nights -- --audit > docs/audit-example.md"));
 }
 
 /// The counter-proof: at a desk that ignores keys, the same runs make two orders. The examples can fail.
