@@ -1,6 +1,6 @@
 //! `Fingerprint`: whether two orders ask for the same thing.
 
-use crate::{gate, invalid::Invalid, operation::Route};
+use crate::{gate, invalid::Invalid, operation::Route, origin::spelt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -33,10 +33,7 @@ impl Fingerprint {
             "headers": route.headers(),
             "contents": contents,
         });
-        let digest = Sha256::digest(gate::canonical(&whole)?);
-        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-        let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
-        Ok(Fingerprint("fp1:".chars().chain(hex).collect()))
+        Ok(Fingerprint(spelt("fp1:", Sha256::digest(gate::canonical(&whole)?).into())))
     }
 
     /// The text form.

@@ -1,5 +1,5 @@
-//! `Draft` (an order, ready but for its key) and `Intent` (an order with its key): everything a later process needs to send and judge an
-//! order without any of the caller's types. It never holds a credential.
+//! `Sketch` (an order, checked; it may act on one whose name is still to be found), `Draft` (ready but for its key) and `Intent` (with its key):
+//! everything a later process needs to send and judge an order without any of the caller's types. It never holds a credential.
 
 use crate::{
     actor::Actor,

@@ -33,13 +33,20 @@ enum Kind {
 /// SHA-256 over length-prefixed parts: no two lists of parts run together.
 pub(crate) type Hash = [u8; 32];
 
-pub(crate) fn hash_of(parts: &[&str]) -> Hash {
+pub(crate) fn hash_of<P: AsRef<[u8]>>(parts: &[P]) -> Hash {
     let mut sha = Sha256::new();
-    for part in parts {
+    for part in parts.iter().map(AsRef::as_ref) {
         sha.update((part.len() as u64).to_be_bytes());
-        sha.update(part.as_bytes());
+        sha.update(part);
     }
     sha.finalize().into()
+}
+
+/// A hash as text: which rule made it, and hex.
+pub(crate) fn spelt(rule: &str, hash: Hash) -> String {
+    let digits = hash.into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+    rule.chars().chain(hex).collect()
 }
 
 impl Origin {

@@ -303,11 +303,9 @@ async fn look(engine: &Engine, key: IdempotencyKey) -> Result<Option<Due>, Why> 
         // A yes waits to be used.
         Stage::Approved { .. } => Ok(Some(due(key, &intent))),
         Stage::AwaitingApproval { .. } => {
-            // What a person is to be shown could not be read before.
-            if state.preview(&intent).is_none() {
-                let shown = engine.put_before_a_person(&intent, state).await;
-                shown.map_err(|e| Why::Unreadable(e.to_string()))?;
-            }
+            // What a person is to be shown may have been impossible to read before.
+            let shown = engine.put_before_a_person(&intent, state).await;
+            shown.map_err(|e| Why::Unreadable(e.to_string()))?;
             Err(Why::AwaitingApproval)
         }
         Stage::NeedsReview(_) => Err(Why::UnderReview),

@@ -1,9 +1,14 @@
 //! What a policy or a person decided, and what a person is shown first, as data. Nothing here decides.
 
-use crate::{actor::Actor, clock::Timestamp, ids::IdempotencyKey, operation::Amount, origin::Origin};
+use crate::{
+    actor::Actor,
+    clock::Timestamp,
+    ids::IdempotencyKey,
+    operation::Amount,
+    origin::{Origin, hash_of, spelt},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 /// What a policy says of a proposed order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,28 +166,12 @@ impl std::fmt::Debug for Preview {
 
 /// What binds an approval to what was shown: `pv1:` and a SHA-256 over length-prefixed parts.
 pub(crate) fn digest(key: IdempotencyKey, fingerprint: &str, because: &Because, base: &str, current: &[u8]) -> String {
-    let mut sha = Sha256::new();
-    let mut part = |bytes: &[u8]| {
-        sha.update((bytes.len() as u64).to_be_bytes());
-        sha.update(bytes);
-    };
-    for text in [
-        "preview 1",
-        &key.to_string(),
-        fingerprint,
-        &because.policy_version,
-        &because.reason,
-        base,
-    ] {
-        part(text.as_bytes());
-    }
-    part(current);
-    for rule in &because.rules {
-        part(rule.as_bytes());
-    }
-    let digits = sha.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
-    "pv1:".chars().chain(hex).collect()
+    let key = key.to_string();
+    let texts = ["preview 1", &key, fingerprint, &because.policy_version, &because.reason, base];
+    let mut parts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    parts.push(current);
+    parts.extend(because.rules.iter().map(String::as_bytes));
+    spelt("pv1:", hash_of(&parts))
 }
 
 /// One field that differs between two versions of an order. `Debug` shows where, not what.

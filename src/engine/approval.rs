@@ -37,15 +37,16 @@ impl Engine {
             return Ok(state);
         }
         self.watch(intent.key(), until);
-        match state.preview(intent) {
-            Some(_) => Ok(state),
-            None => self.put_before_a_person(intent, state).await,
-        }
+        self.put_before_a_person(intent, state).await
     }
 
-    /// The order that it acts on is read and kept beside it. What can't be read now is read by whoever meets the order next; until then nobody
-    /// can approve it.
+    /// The order that it acts on is read and kept beside it, while a person is asked and has nothing to be shown. What can't be read now is read by
+    /// whoever meets the order next; until then nobody can approve it.
     pub(crate) async fn put_before_a_person(&self, intent: &Intent, state: State) -> Result<State, JournalError> {
+        let is_asked = matches!(state.at(self.journal.now()), Stage::AwaitingApproval { .. });
+        if !is_asked || state.preview(intent).is_some() {
+            return Ok(state);
+        }
         let (Some(ruling), Some(read)) = (state.ruling(), self.read_subject(intent).await) else {
             return Ok(state);
         };

@@ -382,6 +382,17 @@ impl Journal {
         Ok((mark, told.await.map_err(|_| not_run())?))
     }
 
+    /// What a decision found, durable before it is told (R21).
+    async fn learn<T, F>(&self, decide: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<T, StoreError>> + Send + 'static,
+    {
+        let (mark, found) = self.ask(decide).await?;
+        self.store.durable(mark).await?;
+        Ok(found)
+    }
+
     /// Writes what `decide` makes of the order as it stands under the turn, and answers with the order after it. Events that must be durable
     /// (R7) are, before this answers.
     pub(crate) async fn write<F, T>(&self, claim: &mut Claim, decide: F) -> Result<T, JournalError>
@@ -487,21 +498,15 @@ impl Journal {
             return Ok(None);
         };
         let (key, clerk) = (intent.key(), self.clerk());
-        let (mark, found) = self
-            .ask(move |turn| Box::pin(async move { clerk.successor(turn, key, origin, source).await }))
-            .await?;
-        self.store.durable(mark).await?;
-        Ok(found)
+        let found = self.learn(move |turn| Box::pin(async move { clerk.successor(turn, key, origin, source).await }));
+        Ok(found.await?)
     }
 
     /// Of parked orders, those of which something was written since they were looked at, or whose time is up. One turn for all of them.
     pub(crate) async fn heard_of(&self, parked: Vec<(IdempotencyKey, Parked)>) -> Result<Vec<Heard>, JournalError> {
         let clerk = self.clerk();
-        let (mark, heard) = self
-            .ask(move |turn| Box::pin(async move { Ok(clerk.heard_of(turn, parked).await) }))
-            .await?;
-        self.store.durable(mark).await?;
-        Ok(heard)
+        let heard = self.learn(move |turn| Box::pin(async move { Ok(clerk.heard_of(turn, parked).await) }));
+        Ok(heard.await?)
     }
 
     /// The newest order of this operation and origin at this api; `None` where there is none. Durable before it answers.
@@ -511,18 +516,15 @@ impl Journal {
             return Ok(None);
         };
         let clerk = self.clerk();
-        let (mark, found) = self
-            .ask(move |turn| {
-                Box::pin(async move {
-                    match turn.by_origin(origin, source).await? {
-                        Some(key) => clerk.find(turn, key).await,
-                        None => Ok(None),
-                    }
-                })
+        let found = self.learn(move |turn| {
+            Box::pin(async move {
+                match turn.by_origin(origin, source).await? {
+                    Some(key) => clerk.find(turn, key).await,
+                    None => Ok(None),
+                }
             })
-            .await?;
-        self.store.durable(mark).await?;
-        Ok(found)
+        });
+        Ok(found.await?)
     }
 
     /// What a decision finds of one order, durable before it is told. What can't be read may have been processed.
@@ -531,10 +533,7 @@ impl Journal {
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut dyn Turn) -> BoxFuture<'t, Result<Option<T>, StoreError>> + Send + 'static,
     {
-        let failed = || JournalError::of(key, Effect::Possible);
-        let (mark, found) = self.ask(decide).await.map_err(failed())?;
-        self.store.durable(mark).await.map_err(failed())?;
-        Ok(found)
+        self.learn(decide).await.map_err(JournalError::of(key, Effect::Possible))
     }
 
     /// Keys of orders that are not done, oldest claim first, after `after`.

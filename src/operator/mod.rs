@@ -120,11 +120,7 @@ impl Operator {
     /// The journal can't be read or written; no such key.
     pub async fn preview(&self, key: IdempotencyKey) -> Result<Option<Preview>, Error> {
         let (intent, mut state) = self.order(key).await?;
-        let awaiting = matches!(state.at(self.journal.now()), Stage::AwaitingApproval { .. });
-        if awaiting
-            && state.preview(&intent).is_none()
-            && let Some(engine) = self.engine(&intent)
-        {
+        if let Some(engine) = self.engine(&intent) {
             state = engine.put_before_a_person(&intent, state).await?;
         }
         Ok(crate::policy::preview(&intent, &state, self.journal.now()))

@@ -49,6 +49,15 @@ impl Inner {
             source: None,
         }
     }
+
+    /// Of an order as it stands: its key, its effect and its attempts.
+    fn about(intent: &Intent, state: &State, kind: ErrorKind, next: NextStep, text: String) -> Self {
+        Inner {
+            key: Some(intent.key()),
+            attempts: state.attempts(),
+            ..Inner::new(kind, state.effect(), next, text)
+        }
+    }
 }
 
 /// What kind of error.
@@ -152,11 +161,13 @@ impl Error {
     pub(crate) fn not_let(intent: &Intent, state: &State, verb: Verb, why: TurnedAway) -> Self {
         let text = format!("{verb} {}: not done, since {why}; nothing was sent by this", intent.key());
         Error(Arc::new(Inner {
-            key: Some(intent.key()),
-            attempts: state.attempts(),
             turned_away: Some(why),
-            ..Inner::new(ErrorKind::TurnedAway, state.effect(), NextStep::AskHuman, text)
+            ..Inner::about(intent, state, ErrorKind::TurnedAway, NextStep::AskHuman, text)
         }))
+    }
+
+    fn misconfigured(intent: &Intent, state: &State, next: NextStep, text: String) -> Self {
+        Error(Arc::new(Inner::about(intent, state, ErrorKind::InvalidConfig, next, text)))
     }
 
     /// There is no api here by which the server of this order could be reached.
@@ -166,11 +177,7 @@ impl Error {
             intent.key(),
             intent.api()
         );
-        Error(Arc::new(Inner {
-            key: Some(intent.key()),
-            attempts: state.attempts(),
-            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::FixSetup, text)
-        }))
+        Error::misconfigured(intent, state, NextStep::FixSetup, text)
     }
 
     /// An approved order is weighed by the policy once more, and there is none here.
@@ -180,11 +187,7 @@ impl Error {
              client sends it, or give the policy by Operator::with_policy",
             intent.key()
         );
-        Error(Arc::new(Inner {
-            key: Some(intent.key()),
-            attempts: state.attempts(),
-            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::FixSetup, text)
-        }))
+        Error::misconfigured(intent, state, NextStep::FixSetup, text)
     }
 
     pub(super) fn unreadable(key: IdempotencyKey, why: Unreadable) -> Self {
@@ -256,10 +259,8 @@ impl Error {
             existing.standing,
         );
         Error(Arc::new(Inner {
-            key: Some(existing.key),
-            attempts: state.attempts(),
             existing: Some(existing),
-            ..Inner::new(ErrorKind::OrderPending, state.effect(), next, text)
+            ..Inner::about(intent, state, ErrorKind::OrderPending, next, text)
         }))
     }
 
@@ -364,11 +365,7 @@ impl Error {
             "{key} goes to the api {}, which this client does not speak for: left alone",
             intent.api()
         );
-        Error(Arc::new(Inner {
-            key: Some(key),
-            attempts: state.attempts(),
-            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::FixSetup, text)
-        }))
+        Error::misconfigured(intent, state, NextStep::FixSetup, text)
     }
 
     /// The dialect has no lookup that could find the order: none at all, or none for one that acts on another.
@@ -377,11 +374,7 @@ impl Error {
         let text = format!(
             "{key} can't be looked up: the dialect `{dialect}` has no lookup for it; say one by Dialect::lookup, or have a person look at the server"
         );
-        Error(Arc::new(Inner {
-            key: Some(key),
-            attempts: state.attempts(),
-            ..Inner::new(ErrorKind::InvalidConfig, state.effect(), NextStep::AskHuman, text)
-        }))
+        Error::misconfigured(intent, state, NextStep::AskHuman, text)
     }
 
     /// An open order, told by everything written down of it.
